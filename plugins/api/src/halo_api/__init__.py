@@ -1,0 +1,1 @@
+"""HTTP routes over the host, described by OpenAPI."""

@@ -1,0 +1,1 @@
+"""Commands for people: up, run, init, sessions, status, stop, logs."""

@@ -1,0 +1,1 @@
+"""File, search and process operations with the root check."""

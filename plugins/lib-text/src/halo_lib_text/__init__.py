@@ -1,0 +1,1 @@
+"""A markdown model, its renderers and a splitter."""

@@ -1,0 +1,1 @@
+"""Codecs of chat completions, responses, messages and server-sent events."""

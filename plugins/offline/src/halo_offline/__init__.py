@@ -1,0 +1,1 @@
+"""Answers from your files by rules when no model is configured."""

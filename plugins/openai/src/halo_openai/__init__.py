@@ -1,0 +1,1 @@
+"""Models behind the chat-completions protocol: any base URL."""

@@ -1,0 +1,1 @@
+"""Password and users: who may use the pages of this server."""

@@ -1,0 +1,1 @@
+"""Files, search and shell for agents."""

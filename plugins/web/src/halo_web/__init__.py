@@ -1,0 +1,1 @@
+"""A chat page and its routes."""

@@ -1,0 +1,1 @@
+"""Agents, prompts and seeds as files in a workspace."""
