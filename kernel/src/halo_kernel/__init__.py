@@ -1,0 +1,40 @@
+"""Halo's kernel: durable sessions, plugins and delivery. Everything public is a flat name of this package."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .access import fold_access as fold_access
+    from .access import parse_access as parse_access
+    from .access import permits as permits
+    from .clock import SystemClock as SystemClock
+    from .contracts import *  # noqa: F403
+    from .errors import *  # noqa: F403
+    from .hookspecs import hook as hook
+    from .records import *  # noqa: F403
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "access": ("fold_access", "parse_access", "permits"),
+    "client": ("Client", "connect"),
+    "clock": ("SystemClock",),
+    "folds": ("History", "View"),
+    "hookspecs": ("hook",),
+    "repair": ("repair",),
+    "runtime": ("Kernel",),
+    "sqlite": ("is_own_file",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f".{module}", __name__), name)
+    for module in ("records", "errors", "contracts"):
+        found = getattr(import_module(f".{module}", __name__), name, None)
+        if found is not None:
+            return found
+    raise AttributeError(f"module 'halo_kernel' has no attribute {name!r}")

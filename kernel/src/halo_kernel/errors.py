@@ -1,0 +1,164 @@
+"""The exception tree. An error carries facts; protocols turn it into their own status codes.
+
+HaloError
+├── BadInput                 a request, setting or file breaks a rule
+│   └── BadFile              … in a file: names file, line and key
+├── NotFound                 session, agent, workspace, model, route
+├── Conflict                 the thing is not in a state that allows this
+│   ├── SessionClosed        closed, archived or deleted
+│   ├── QueueFull            the session has as many waiting messages as it may
+│   ├── LeaseHeld            another process writes here
+│   └── ServerRunning        a server of this home runs already
+├── Unauthorized             no credentials
+│   ├── WrongCredentials     credentials that are wrong; counted
+│   └── LockedOut            too many wrong ones
+├── Forbidden                known, but not allowed
+├── CursorGone               a cursor of another journal
+├── StorageUnavailable       nothing was written
+│   ├── LeaseLost            somebody else took over; nothing was written
+│   └── NewerData            written by a newer version; opened unchanged by nobody older
+├── WorkspaceUnusable        missing, not a directory, or not writable
+├── ModelError               a model call failed
+├── PluginFailed             a plugin's hook failed
+└── Stopping                 the server is shutting down
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+ModelErrorKind = Literal["throttle", "server", "network", "timeout", "account", "overflow", "refused", "empty", "none"]
+
+
+class HaloError(Exception):
+    """Any failure with a sentence for people. `advice` says what to do next."""
+
+    def __init__(self, message: str, *, advice: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.advice = advice
+
+
+class BadInput(HaloError):
+    """Input that breaks a rule; `field` names it (dotted), the message states the rule."""
+
+    def __init__(self, message: str, *, field: str = "", advice: str = "") -> None:
+        super().__init__(message, advice=advice)
+        self.field = field
+
+
+class BadFile(BadInput):
+    """A file that breaks a rule; `line` counts from 1, 0 when it is not known."""
+
+    def __init__(self, message: str, *, path: str, line: int = 0, field: str = "", advice: str = "") -> None:
+        super().__init__(message, field=field, advice=advice)
+        self.path = path
+        self.line = line
+
+
+class NotFound(HaloError):
+    """The named thing does not exist for this principal."""
+
+
+class Conflict(HaloError):
+    """The thing exists but does not allow this now."""
+
+
+class SessionClosed(Conflict):
+    """The session is closed, archived or deleted."""
+
+
+class QueueFull(Conflict):
+    """The session has as many waiting messages as `session.max_queue_size` allows; nothing was written."""
+
+
+class LeaseHeld(Conflict):
+    """Another living process holds this lease; `holder` describes it."""
+
+    def __init__(self, message: str, *, holder: str = "", advice: str = "") -> None:
+        super().__init__(message, advice=advice)
+        self.holder = holder
+
+
+class ServerRunning(Conflict):
+    """A server of this home runs already; `url` is where."""
+
+    def __init__(self, message: str, *, url: str = "", advice: str = "") -> None:
+        super().__init__(message, advice=advice)
+        self.url = url
+
+
+class Unauthorized(HaloError):
+    """Credentials are missing."""
+
+
+class WrongCredentials(Unauthorized):
+    """Credentials were given and are wrong; counts towards the lock-out of this scheme and address."""
+
+
+class LockedOut(Unauthorized):
+    """Too many wrong credentials; `retry_after` in seconds."""
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Forbidden(HaloError):
+    """The principal is known and may not do this."""
+
+
+class CursorGone(HaloError):
+    """The cursor belongs to another journal (a fork, a restore or a copy); start again from a snapshot."""
+
+
+class StorageUnavailable(HaloError):
+    """The storage refused the transaction; nothing of it was written."""
+
+
+class LeaseLost(StorageUnavailable):
+    """The lease's epoch is no longer ours; nothing was written."""
+
+
+class NewerData(StorageUnavailable):
+    """The database needs a newer version than this one; it was left unchanged."""
+
+
+class WorkspaceUnusable(HaloError):
+    """The workspace is missing, not a directory, or not writable."""
+
+
+class ModelError(HaloError):
+    """A model call failed.
+
+    `kind`: `throttle` (429), `server` (5xx), `network` (cut or refused), `timeout` (no data), `account` (401, 402,
+    403), `overflow` (context too long), `refused` (the request is wrong), `empty` (no content), `none` (no model).
+    `retry_after` in seconds, where the provider said so. `credential` names the key used, never its value.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: ModelErrorKind,
+        retry_after: float | None = None,
+        credential: str = "",
+        advice: str = "",
+    ) -> None:
+        super().__init__(message, advice=advice)
+        self.kind: ModelErrorKind = kind
+        self.retry_after = retry_after
+        self.credential = credential
+
+
+class PluginFailed(HaloError):
+    """A plugin raised, hung or answered with the wrong type in `hook`."""
+
+    def __init__(self, message: str, *, plugin: str, hook: str, advice: str = "") -> None:
+        super().__init__(message, advice=advice)
+        self.plugin = plugin
+        self.hook = hook
+
+
+class Stopping(HaloError):
+    """The server is shutting down and starts nothing new."""

@@ -1,0 +1,138 @@
+"""Every extension point. A plugin implements any of these with `@hook` and takes only the arguments it wants.
+
+`provide_*` is plain and fast, called once; a past participle is told after the commit; an imperative asks a question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import pluggy
+
+from .records import (
+    ContextPart,
+    Denial,
+    Event,
+    PreparedInput,
+    Principal,
+    Receipt,
+    Route,
+    Section,
+    SessionInfo,
+    TurnResult,
+    WorkspaceInfo,
+)
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+
+    from .contracts import AgentSource, Call, Host, ModelProvider, Session, Settings, Storage, Tool
+    from .errors import PluginFailed
+
+PROJECT = "halo"
+spec = pluggy.HookspecMarker(PROJECT)
+hook = pluggy.HookimplMarker(PROJECT)
+
+
+@spec
+def provide_settings() -> Iterable[Section]:
+    """Collect: the plugin's settings sections."""
+    return ()
+
+
+@spec
+def provide_storage(settings: Settings) -> Iterable[Storage]:
+    """Collect: storage engines by URL scheme; exactly one is chosen."""
+    return ()
+
+
+@spec
+def provide_models(settings: Settings) -> Iterable[ModelProvider]:
+    """Collect: model providers."""
+    return ()
+
+
+@spec
+def provide_agents(host: Host) -> Iterable[AgentSource]:
+    """Collect: sources of agents."""
+    return ()
+
+
+@spec
+def provide_routes(host: Host) -> Iterable[Route]:
+    """Collect: HTTP routes; two claims on one path are a load error that names both."""
+    return ()
+
+
+@spec
+def provide_tools(session: Session) -> Iterable[Tool]:
+    """Collect: tools for one session."""
+    return ()
+
+
+@spec
+async def workspace_opened(workspace: WorkspaceInfo, host: Host) -> None:
+    """Notify, awaited: a workspace was opened; seed its files here, never overwriting a person's."""
+
+
+@spec
+async def runtime_started(host: Host) -> None:
+    """Notify: the server listens."""
+
+
+@spec
+async def runtime_stopping(host: Host) -> None:
+    """Notify, awaited: the server stops; give back what `provide_*` made."""
+
+
+@spec
+async def message_received(session: SessionInfo, receipt: Receipt) -> None:
+    """Notify: a message is durable."""
+
+
+@spec
+async def run_started(session: SessionInfo, turn: str) -> None:
+    """Notify: a turn has begun."""
+
+
+@spec
+async def run_finished(session: SessionInfo, result: TurnResult) -> None:
+    """Notify: a turn has ended."""
+
+
+@spec
+async def tool_finished(session: SessionInfo, event: Event) -> None:
+    """Notify: a tool's result is in the journal."""
+
+
+@spec
+async def plugin_failed(failure: PluginFailed) -> None:
+    """Notify: a plugin's hook failed and was left out."""
+
+
+@spec(firstresult=True)
+async def resolve_model(name: str, session: Session) -> str | None:
+    """First: another `<provider>/<id>` for the model name that an agent asks for, such as an alias."""
+
+
+@spec(firstresult=True)
+async def authenticate(request: HTTPConnection, scheme: str) -> Principal | None:
+    """First: who makes this request, for a scheme of the plugin's own. Raises `WrongCredentials`."""
+
+
+@spec
+async def authorize_tool(call: Call) -> Denial | None:
+    """Guard: refuse a tool call. All plugins are asked; a failure refuses."""
+
+
+@spec
+async def prepare_input(batch: Sequence[PreparedInput], session: Session) -> Sequence[PreparedInput]:
+    """Fold: change what people and the model see of each row of a batch; same rows, same order."""
+    return batch
+
+
+@spec
+async def prepare_context(session: Session) -> Iterable[ContextPart]:
+    """Collect: parts of the system prompt."""
+    return ()

@@ -1,0 +1,230 @@
+"""The journal's events: an envelope with a sequence number, and one body a kind."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import msgspec
+from msgspec import Struct
+
+from .messages import Block
+
+Outcome = Literal["succeeded", "failed", "cancelled", "interrupted"]
+ToolOutcome = Literal["ok", "error", "denied", "interrupted", "not_run"]
+
+
+class _Body(Struct, frozen=True, kw_only=True, tag_field="kind"):
+    v: int = 1
+
+
+class SessionCreated(_Body, frozen=True, kw_only=True, tag="session.created"):
+    """The session's first event."""
+
+    agent: str
+    access: str
+    principal: str
+    parent: str | None = None
+    title: str = ""
+
+
+class SessionTitled(_Body, frozen=True, kw_only=True, tag="session.titled"):
+    """A new title, by the first message or by a person."""
+
+    title: str
+
+
+class TurnStarted(_Body, frozen=True, kw_only=True, tag="turn.started"):
+    """A turn begins; `rows` are the inbox rows it consumed, `cause` why it runs: `message` or `recovery`."""
+
+    rows: tuple[int, ...]
+    cause: str
+    access: str
+    attempt: int = 1
+
+
+class InputAdded(_Body, frozen=True, kw_only=True, tag="input.added"):
+    """One consumed inbox row: `text` for people, `content` for the model, `stamp` its arrival (ISO 8601, UTC, ms)."""
+
+    row: int
+    key: str
+    text: str
+    content: str
+    sender: str
+    stamp: str
+
+
+class ContextPrepared(_Body, frozen=True, kw_only=True, tag="context.prepared"):
+    """The system prompt or the tools changed; `parts` maps `<slot>:<source>` to a digest, `tools` are names."""
+
+    digest: str
+    parts: dict[str, str]
+    tools: tuple[str, ...]
+
+
+class AssistantMessage(_Body, frozen=True, kw_only=True, tag="assistant.message"):
+    """A finished model answer: text, thinking and tool calls. `reply` is the id its deltas carried."""
+
+    reply: str
+    content: tuple[Block, ...]
+    stop: str
+    model: str
+    attempt: int = 1
+
+
+class AssistantDiscarded(_Body, frozen=True, kw_only=True, tag="assistant.discarded"):
+    """A model call that failed; what it had streamed is not part of the answer. `attempt` counts from 1."""
+
+    reply: str
+    reason: str
+    error: str
+    attempt: int
+    text: str = ""
+
+
+class AssistantCut(_Body, frozen=True, kw_only=True, tag="assistant.cut"):
+    """Text that had been streamed when a crash, a cancel or a stop ended the call."""
+
+    reply: str
+    text: str
+    reason: str
+
+
+class ToolStarted(_Body, frozen=True, kw_only=True, tag="tool.started"):
+    """A tool call is about to run; committed before its first effect."""
+
+    call: str
+    name: str
+    replay_safe: bool = False
+
+
+class ToolFinished(_Body, frozen=True, kw_only=True, tag="tool.finished"):
+    """A tool call's result for the model, `ms` its duration. `not_run` is safe to ask for again."""
+
+    call: str
+    name: str
+    outcome: ToolOutcome
+    text: str
+    ms: int = 0
+
+
+class UsageRecorded(_Body, frozen=True, kw_only=True, tag="usage.recorded"):
+    """Tokens of one model call, time to its first token and to its end in milliseconds."""
+
+    reply: str
+    model: str
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    first_ms: int = 0
+    ms: int = 0
+
+
+class TurnEnded(_Body, frozen=True, kw_only=True, tag="turn.ended"):
+    """A turn is over. `error` is a sentence for people, `kind` its type; both empty when it succeeded."""
+
+    outcome: Outcome
+    error: str = ""
+    kind: str = ""
+    steps: int = 0
+
+
+class HookSkipped(_Body, frozen=True, kw_only=True, tag="context.skipped"):
+    """A plugin's part of the input or the context was left out because it failed; `plugin` and `hook` name it."""
+
+    plugin: str
+    hook: str
+    error: str
+
+
+class ContextCut(_Body, frozen=True, kw_only=True, tag="context.cut"):
+    """Events `start` to `end` (inclusive) leave the model's history; `replacement` stands in their place."""
+
+    start: int
+    end: int
+    replacement: str
+    reason: str
+
+
+class Foreign(Struct, frozen=True, kw_only=True):
+    """An event of a plugin (`<plugin>.<noun>`) or of a newer version; folds show its `text` and skip the rest."""
+
+    kind: str
+    data: dict[str, object]
+
+    @property
+    def text(self) -> str:
+        """The notice for people, or an empty string."""
+        text = self.data.get("text", "")
+        return text if isinstance(text, str) else ""
+
+
+KernelBody = (
+    SessionCreated
+    | SessionTitled
+    | TurnStarted
+    | InputAdded
+    | ContextPrepared
+    | AssistantMessage
+    | AssistantDiscarded
+    | AssistantCut
+    | ToolStarted
+    | ToolFinished
+    | UsageRecorded
+    | TurnEnded
+    | HookSkipped
+    | ContextCut
+)
+Body = KernelBody | Foreign
+
+KINDS: dict[str, type[Struct]] = {str(body.__struct_config__.tag): body for body in get_args(KernelBody)}
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """One fact of a session: `seq` counts from 1 without gaps, `at` is UTC milliseconds, `turn` the turn's id or ''."""
+
+    session: str
+    seq: int
+    at: int
+    turn: str
+    body: Body
+
+    @property
+    def kind(self) -> str:
+        """The body's kind, such as `assistant.message`."""
+        return kind_of(self.body)
+
+
+class Delta(Struct, frozen=True, kw_only=True):
+    """A piece of an answer that is not a fact yet: `offset` characters of `reply` came before it."""
+
+    session: str
+    turn: str
+    reply: str
+    offset: int
+    text: str
+    thinking: bool = False
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(KernelBody)
+
+
+def kind_of(body: Body) -> str:
+    """Return the kind of `body`."""
+    return body.kind if isinstance(body, Foreign) else str(body.__struct_config__.tag)
+
+
+def encode_body(body: Body) -> str:
+    """Return `body` as the JSON text that the journal stores."""
+    return _encoder.encode(body.data if isinstance(body, Foreign) else body).decode()
+
+
+def decode_body(kind: str, raw: str) -> Body:
+    """Return the body of a stored event; a kind or version this release does not know comes back as `Foreign`."""
+    if kind in KINDS:
+        try:
+            return _decoder.decode(raw)
+        except msgspec.ValidationError:
+            pass
+    return Foreign(kind=kind, data=msgspec.json.decode(raw, type=dict[str, object]))

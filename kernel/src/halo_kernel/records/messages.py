@@ -1,0 +1,51 @@
+"""Messages between a session and a model, in blocks that every provider's wire can carry."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+
+class Text(Struct, frozen=True, tag="text", tag_field="type"):
+    """Plain text, markdown allowed."""
+
+    text: str
+
+
+class Thinking(Struct, frozen=True, tag="thinking", tag_field="type"):
+    """A model's reasoning; `signature` is opaque and goes back only to the provider that made it."""
+
+    text: str
+    signature: str | None = None
+
+
+class ToolCall(Struct, frozen=True, tag="tool_call", tag_field="type"):
+    """A model's request to run one tool; `id` pairs it with its `ToolResult`."""
+
+    id: str
+    name: str
+    arguments: dict[str, object]
+
+
+class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="type"):
+    """What a tool answered; `error` is true when it failed or never ran."""
+
+    call: str
+    text: str
+    error: bool = False
+
+
+Block = Text | Thinking | ToolCall | ToolResult
+
+
+class Message(Struct, frozen=True):
+    """One side's blocks in order. Tool results belong to the `user` side."""
+
+    role: Literal["user", "assistant"]
+    content: tuple[Block, ...]
+
+
+def plain_text(content: tuple[Block, ...]) -> str:
+    """Return the text blocks of `content` joined, without thinking and calls."""
+    return "".join(block.text for block in content if isinstance(block, Text))

@@ -1,0 +1,94 @@
+"""What goes to a model provider and what comes back, independent of any wire."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from .messages import Message, ToolCall
+
+Effect = Literal["read", "write", "execute"]
+StopReason = Literal["end", "tools", "length", "refusal"]
+
+
+class ToolSpec(Struct, frozen=True, kw_only=True):
+    """A tool as a model sees it.
+
+    `parameters` is a JSON Schema object. `effect` is what the access check looks at: a `read` tool changes nothing.
+    `replay_safe` says that running the same call twice does no harm; recovery never repeats any other call.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, object]
+    effect: Effect = "execute"
+    replay_safe: bool = False
+
+
+class ModelRequest(Struct, frozen=True, kw_only=True):
+    """One model call. `model` is the provider's own id; `max_tokens` bounds the answer, None leaves it to the provider.
+
+    `options` carries the agent's provider-specific wishes (thinking, verbosity) untouched. `session` may serve as a
+    prompt-cache key.
+    """
+
+    model: str
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    max_tokens: int | None = None
+    endpoint: str | None = None
+    purpose: str = "turn"
+    session: str = ""
+    options: dict[str, object] = {}
+
+
+class TextDelta(Struct, frozen=True):
+    """More text of the answer."""
+
+    text: str
+
+
+class ThinkingDelta(Struct, frozen=True):
+    """More of the model's reasoning; `signature` closes the block, for providers that want it back."""
+
+    text: str
+    signature: str | None = None
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """Tokens of one model call. `input` excludes what was read from or written to a prompt cache."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+
+
+class Stop(Struct, frozen=True):
+    """The end of an answer. A stream without it was cut and is a `ModelError` of kind `network`."""
+
+    reason: StopReason
+    detail: str = ""
+
+
+Chunk = TextDelta | ThinkingDelta | ToolCall | Usage | Stop
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """A model that a provider could answer with.
+
+    `model` is `<provider>/<id>`. `ready` tells whether it can answer now and `reason` says why or why not, in a
+    sentence a person can act on. `rank` orders the automatic choice, lowest first: 10 a configured key, 20 a local server that
+    answers, 90 something that is not a model (`is_model` false: never shown as one).
+    """
+
+    model: str
+    ready: bool
+    reason: str
+    rank: int = 50
+    is_model: bool = True
+    context_window: int = 128_000
+    max_tokens: int | None = None
+    label: str = ""

@@ -1,0 +1,138 @@
+"""Who speaks, what arrives at a session, and what a session tells about itself."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Access = Literal["full", "workspace", "readonly"]
+Mode = Literal["steer", "follow_up", "interrupt_soft", "interrupt_hard"]
+PrincipalKind = Literal["person", "agent", "unattended", "remote"]
+State = Literal["closed", "running", "waiting", "idle"]
+
+
+class Principal(Struct, frozen=True, kw_only=True):
+    """Who acts: `name` is unique within its kind, `access` the most this principal may do, `scheme` who vouched."""
+
+    name: str
+    kind: PrincipalKind = "person"
+    access: Access = "full"
+    scheme: str = "operator"
+
+
+OPERATOR = Principal(name="operator")
+
+
+class Incoming(Struct, frozen=True, kw_only=True):
+    """A message for a session. `key` is the source's own (a repeat answers the first receipt); None makes one up."""
+
+    text: str
+    key: str | None = None
+    mode: Mode = "interrupt_soft"
+    principal: Principal = OPERATOR
+    access: Access | None = None
+    route: str = ""
+    cause: str = "message"
+
+
+class Receipt(Struct, frozen=True, kw_only=True):
+    """Proof that a message is durable: it survives `kill -9` and is consumed exactly once."""
+
+    session: str
+    row: int
+    key: str
+    at: int
+
+
+class SessionInfo(Struct, frozen=True, kw_only=True):
+    """A session as lists and plugins see it. `folder` is the workspace's absolute path; times are UTC milliseconds."""
+
+    id: str
+    root: str
+    workspace: str
+    folder: str
+    agent: str
+    access: Access
+    principal: str
+    parent: str | None = None
+    origin: str = ""
+    title: str = ""
+    model: str = ""
+    state: State = "idle"
+    head: int = 0
+    created_at: int = 0
+    updated_at: int = 0
+    stopped: bool = False
+    archived: bool = False
+    parked: bool = False
+
+
+class TurnResult(Struct, frozen=True, kw_only=True):
+    """How a turn ended: `text` is its last answer, `error` a sentence for people, `kind` the error's type."""
+
+    session: str
+    turn: str
+    outcome: Literal["succeeded", "failed", "cancelled", "interrupted"]
+    text: str = ""
+    error: str = ""
+    kind: str = ""
+
+
+class WorkspaceInfo(Struct, frozen=True, kw_only=True):
+    """A workspace: `id` is random and lives in its database, `path` is absolute."""
+
+    id: str
+    path: str
+
+
+class ModelChoice(Struct, frozen=True, kw_only=True):
+    """An agent's wish for a model: `<provider>/<id>`, its own endpoint, answer length, and provider options."""
+
+    model: str
+    endpoint: str | None = None
+    max_tokens: int | None = None
+    options: dict[str, object] = {}
+
+
+class AgentSpec(Struct, frozen=True, kw_only=True):
+    """An agent that can run sessions.
+
+    `tools` whitelists tool names, None allows all; `source` says where it is defined.
+    """
+
+    id: str
+    name: str
+    description: str = ""
+    model: ModelChoice | None = None
+    tools: tuple[str, ...] | None = None
+    priority: int = 0
+    internal: bool = False
+    source: str = ""
+
+
+Slot = Literal["profile", "agent", "team", "instructions", "knowledge", "place", "root", "all", "skills", "tools"]
+
+
+class ContextPart(Struct, frozen=True, kw_only=True):
+    """A piece of the system prompt. The kernel orders parts by slot, plugin and `source`."""
+
+    slot: Slot
+    source: str
+    text: str
+
+
+class PreparedInput(Struct, frozen=True, kw_only=True):
+    """One inbox row on its way into the history: `text` for people, `content` for the model."""
+
+    row: int
+    text: str
+    content: str
+    sender: str
+    stamp: str
+
+
+class Denial(Struct, frozen=True):
+    """Why a call is refused, a sentence for the model and for people."""
+
+    reason: str

@@ -1,0 +1,41 @@
+"""Typed settings: a section is a frozen struct whose fields carry their defaults, descriptions and marks."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Secret:
+    """A handle on a secret value; its text appears nowhere but in `reveal()`."""
+
+    __slots__ = ("_name", "_value")
+
+    def __init__(self, value: str, name: str = "secret") -> None:
+        self._value = value
+        self._name = name
+
+    def reveal(self) -> str:
+        """Return the secret itself; never log, store or send it anywhere but to its own service."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return f"<secret {self._name}>"
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._value == self._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+
+class Section(Struct, frozen=True):
+    """A plugin's settings: `name` is the key in the file, `type` a frozen struct with a default for every field.
+
+    A field is declared as `Annotated[T, msgspec.Meta(description="...", extra={...})]`; `extra` may hold `env` (a
+    further environment variable's name), `restart: True`, `global_only: True`. A field of type `Secret | None` is a secret.
+    """
+
+    name: str
+    type: type[Struct]
