@@ -1,0 +1,75 @@
+"""Wheels of every distribution: `wheels.py build` builds them when a source changed, `wheels.py install plugin-NAME`
+installs that one, what it needs of ours, and the test tools into the running environment; all else comes from outside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+WHEELS = Path(os.environ.get("HALO_WHEELS", ROOT / ".tox" / "wheels"))
+
+
+def sources() -> list[Path]:
+    """List the files that wheels are made of."""
+    found = [ROOT / "pyproject.toml", ROOT / "README.md"]
+    for project in [ROOT / "kernel", *sorted((ROOT / "plugins").iterdir())]:
+        found += [path for path in sorted(project.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
+    return found
+
+
+def stamp() -> str:
+    digest = hashlib.sha256()
+    for path in sources():
+        digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def build() -> None:
+    """Build all wheels unless those present are of the same sources."""
+    mark, now = WHEELS / "stamp", stamp()
+    if mark.exists() and mark.read_text() == now:
+        return
+    shutil.rmtree(WHEELS, ignore_errors=True)
+    subprocess.check_call(
+        ["uv", "build", "--quiet", "--all-packages", "--wheel", "--out-dir", str(WHEELS)],
+        cwd=ROOT,
+    )
+    mark.write_text(now)
+
+
+def ours(name: str) -> list[str]:
+    """List the distribution and those of ours that it needs, itself first."""
+    folder = ROOT / "kernel" if name == "halo-kernel" else ROOT / "plugins" / name.removeprefix("halo-")
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    names = [re.split(r"[^A-Za-z0-9-]", dependency, maxsplit=1)[0] for dependency in project["dependencies"]]
+    found = [name]
+    for needed in names:
+        if needed.startswith("halo-"):
+            found += [other for other in ours(needed) if other not in found]
+    return found
+
+
+def install(environment: str) -> None:
+    """Install the wheels of one plugin with the test tools."""
+    names = ours("halo-" + environment.removeprefix("plugin-"))
+    wheels = [str(next(WHEELS.glob(f"{name.replace('-', '_')}-*.whl"))) for name in names]
+    print("wheels:", " ".join(names), flush=True)
+    subprocess.check_call(["uv", "pip", "install", "--quiet", "--no-sources", "--group", "test", *wheels], cwd=ROOT)
+
+
+def main(verb: str, *names: str) -> None:
+    build()
+    if verb == "install":
+        install(*names)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
