@@ -1,0 +1,109 @@
+"""Where a database lies, and which files of this process nobody else may open.
+
+Closing any descriptor of a database's file drops the locks that SQLite holds on it in this process
+(https://sqlite.org/howtocorrupt.html, 2.2), so every function that opens paths for others asks `is_own_file`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from ..contracts import Place
+from ..errors import BadInput, StorageUnavailable
+
+SUFFIXES = ("", "-wal", "-shm", "-journal")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def prepare(place: Place) -> Path:
+    """Return the file of a place, its folder created; a secret one is 0600 in a folder of 0700."""
+    if not _NAME.fullmatch(place.name):
+        raise BadInput(f"{place.name!r} is no name of a database: letters, digits, '.', '_', '-'.", field="name")
+    secret = place.scope == "secret"
+    try:
+        place.directory.mkdir(mode=0o700 if secret else 0o777, parents=True, exist_ok=True)
+        path = Path(os.path.realpath(place.directory)) / f"{place.name}.db"
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise StorageUnavailable(f"{path} is a link or no file; a database is opened only where it lies.")
+        if secret:
+            _hide(path)
+    except OSError as error:
+        raise StorageUnavailable(f"{place.directory} cannot hold a database: {error.strerror}.") from error
+    return path
+
+
+def _hide(path: Path) -> None:
+    path.parent.chmod(0o700)
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    path.chmod(0o600)
+
+
+def identity(path: str | Path | int) -> tuple[int, int] | None:
+    """Return (device, inode) of what a path or descriptor leads to, None when there is nothing."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+class OwnFiles:
+    """The databases that this process has open. Readers take no lock: the tuple is replaced, never changed."""
+
+    def __init__(self) -> None:
+        self._open: tuple[str, ...] = ()
+        self._changing = threading.Lock()
+
+    def add(self, path: Path) -> None:
+        """Remember an open database."""
+        with self._changing:
+            self._open = (*self._open, str(path))
+
+    def remove(self, path: Path) -> None:
+        """Forget one opening of a database."""
+        with self._changing:
+            left = list(self._open)
+            left.remove(str(path))
+            self._open = tuple(left)
+
+    def forget(self) -> None:
+        """Start anew in a forked child, whose descriptors guard nothing."""
+        self._open = ()
+        self._changing = threading.Lock()
+
+    def names(self) -> list[str]:
+        """Return every name that SQLite may use now or later."""
+        return [path + suffix for path in dict.fromkeys(self._open) for suffix in SUFFIXES]
+
+    def holds(self, path: str | Path | int) -> bool:
+        """Tell whether a path or descriptor is one of ours, also one that SQLite has yet to create."""
+        wanted = identity(path)
+        if wanted is not None:
+            return any(identity(name) == wanted for name in self.names())
+        if isinstance(path, int):
+            return False
+        folder, name = os.path.split(os.path.realpath(path))
+        parent = identity(folder)
+        return parent is not None and any(
+            name.casefold() == own.casefold() and identity(place) == parent
+            for place, own in map(os.path.split, self.names())
+        )
+
+
+OWN = OwnFiles()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=OWN.forget)
+
+
+def is_own_file(path: str | Path | int) -> bool:
+    """Tell whether a path or an open descriptor is a file of a database that this process has open.
+
+    Files are compared by device and inode, so links of both kinds are seen through. `-wal`, `-shm` and `-journal` are
+    included, whether they exist at this moment or not.
+    """
+    return OWN.holds(path)
