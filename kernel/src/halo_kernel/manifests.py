@@ -1,0 +1,109 @@
+"""`halo.toml`, a plugin's static metadata beside its `__init__.py`, read without importing the plugin."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Iterable
+from contextlib import suppress
+from importlib.abc import FileLoader
+from importlib.util import find_spec
+from typing import Literal, cast
+
+import msgspec
+from msgspec import Struct
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from .errors import BadFile, NotFound
+
+NAME = "halo.toml"
+
+
+class Manifest(Struct, frozen=True, kw_only=True):
+    """What a plugin says about itself.
+
+    `kernel`: the PEP 440 range of kernels it works with. `provides`: kinds of things it adds. `capabilities`: what it
+    may reach. `prefixes`, `pages`: the paths it claims, the first page being its own. `seeds`: folders of files that it
+    lays out. `optional_hooks`: hooks it implements that this kernel may not have.
+    """
+
+    kernel: str
+    provides: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+    pages: tuple[str, ...] = ()
+    seeds: tuple[str, ...] = ()
+    optional_hooks: tuple[str, ...] = ()
+    isolation: Literal["none", "process"] = "none"
+    reload: Literal["live", "restart"] = "live"
+    unknown: tuple[str, ...] = ()
+
+    def allows(self, version: str) -> bool:
+        """Tell whether a kernel of this version is in the range; its pre-releases are."""
+        return SpecifierSet(self.kernel).contains(version, prereleases=True)
+
+
+def read_manifest(module: str) -> Manifest:
+    """Return the metadata of the package that holds `module`.
+
+    Raises `NotFound` when the package or its `halo.toml` is missing, `BadFile` with path, line and key.
+    """
+    path, data = _locate(module.partition(".")[0])
+    try:
+        table = tomllib.loads(data.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        found = re.search(r"line (\d+)", str(error))
+        raise BadFile(f"{path}: {error}", path=path, line=int(found[1]) if found else 0) from error
+    return _checked(table, path, data.decode("utf-8"))
+
+
+def _locate(package: str) -> tuple[str, bytes]:
+    spec = find_spec(package)
+    if spec is None:
+        raise NotFound(f"its package {package} is not there", advice="install it again")
+    folders = list(spec.submodule_search_locations or [os.path.dirname(spec.origin or "")])
+    for path in (os.path.join(folder, NAME) for folder in folders):
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                return path, file.read()
+        with suppress(OSError, AttributeError):  # in a zip or a frozen program
+            return path, cast("FileLoader", spec.loader).get_data(path)
+    raise NotFound(
+        f"{package} has no {NAME} beside its __init__.py", advice=f'its author adds {NAME} with: kernel = ">=0.1,<0.2"'
+    )
+
+
+def _checked(table: dict[str, object], path: str, text: str) -> Manifest:
+    fields = set(Manifest.__struct_fields__) - {"unknown"}
+    unknown = tuple(
+        f"{path}:{_line(text, key)}: unknown key {key}{suggest(key, fields)}" for key in table.keys() - fields
+    )
+    try:
+        known = {key: value for key, value in table.items() if key in fields}
+        manifest = msgspec.convert({**known, "unknown": sorted(unknown)}, Manifest)
+        SpecifierSet(manifest.kernel)
+    except InvalidSpecifier as error:
+        line = _line(text, "kernel")
+        message = f'{path}:{line}: kernel must be a version range such as ">=0.1,<0.2": {error}'
+        raise BadFile(message, path=path, line=line, field="kernel") from error
+    except msgspec.ValidationError as error:
+        found = re.search(r"field `(\w+)`|\$\.(\w+)", str(error))
+        key = (found[1] or found[2]) if found else ""
+        line = _line(text, key)
+        raise BadFile(f"{path}:{line}: {key}: {error}", path=path, line=line, field=key) from error
+    return manifest
+
+
+def _line(text: str, key: str) -> int:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if re.match(rf"""\s*\[*["']?{re.escape(key)}["']?\s*[\]=.]""", line):
+            return number
+    return 1
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return `, did you mean …?` when a known name is close, else nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f", did you mean {close[0]}?" if close else ""
