@@ -13,9 +13,11 @@ from .events import (
     Foreign,
     HookSkipped,
     InputAdded,
+    Outcome,
     SessionCreated,
     SessionTitled,
     ToolFinished,
+    ToolOutcome,
     ToolStarted,
     TurnEnded,
     TurnStarted,
@@ -24,7 +26,7 @@ from .events import (
     encode_body,
     kind_of,
 )
-from .messages import Block, Message, Text, Thinking, ToolCall, ToolResult, plain_text
+from .messages import MALFORMED, Block, Message, Text, Thinking, ToolCall, ToolResult, plain_text
 from .models import Chunk, ModelRequest, Offer, Stop, TextDelta, ThinkingDelta, ToolSpec, Usage
 from .routes import Exchange, Reply, Route, ServerEvent, Stream
 from .sessions import (
@@ -41,6 +43,7 @@ from .sessions import (
     Receipt,
     SessionInfo,
     Slot,
+    State,
     TurnResult,
     WorkspaceInfo,
 )
@@ -48,6 +51,7 @@ from .settings import Secret, Section
 
 __all__ = [
     "KINDS",
+    "MALFORMED",
     "OPERATOR",
     "Access",
     "AgentSpec",
@@ -73,6 +77,7 @@ __all__ = [
     "ModelChoice",
     "ModelRequest",
     "Offer",
+    "Outcome",
     "PreparedInput",
     "Principal",
     "Receipt",
@@ -85,6 +90,7 @@ __all__ = [
     "SessionInfo",
     "SessionTitled",
     "Slot",
+    "State",
     "Stop",
     "Stream",
     "Text",
@@ -93,6 +99,7 @@ __all__ = [
     "ThinkingDelta",
     "ToolCall",
     "ToolFinished",
+    "ToolOutcome",
     "ToolResult",
     "ToolSpec",
     "ToolStarted",

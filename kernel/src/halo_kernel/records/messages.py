@@ -6,6 +6,10 @@ from typing import Literal
 
 from msgspec import Struct
 
+# The one key of `ToolCall.arguments` when the model's arguments were no JSON object; its value is their text. Such a
+# call is answered with an error and never runs.
+MALFORMED = "_malformed"
+
 
 class Text(Struct, frozen=True, tag="text", tag_field="type"):
     """Plain text, markdown allowed."""
