@@ -1,1 +1,21 @@
-"""HTTP routes over the host, described by OpenAPI."""
+"""HTTP routes over the host: workspaces, agents, sessions, messages, events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from halo_kernel import hook
+
+if TYPE_CHECKING:
+    from halo_kernel import Host, Route
+
+
+@hook
+def provide_routes(host: Host) -> Iterable[Route]:
+    """Provide the routes under `/api/workspaces`."""
+    from .sessions import session_routes
+    from .streams import stream_routes
+    from .workspaces import workspace_routes
+
+    return [*workspace_routes(host), *session_routes(host), *stream_routes(host)]

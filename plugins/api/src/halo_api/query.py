@@ -1,0 +1,45 @@
+"""Query parameters, each checked against its rule."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from halo_kernel import BadInput, Exchange
+
+_CURSOR = re.compile(r"[0-9A-Za-z_-]{1,64}\.[0-9]{1,19}")
+_MILLISECONDS = re.compile(r"[0-9]{1,15}")
+_MOST = 500
+
+
+def limit_of(query: Mapping[str, str], default: int) -> int:
+    """Return `limit`, 1 to 500. Raises `BadInput`."""
+    raw = query.get("limit")
+    if raw is None:
+        return default
+    if not re.fullmatch(r"[0-9]{1,3}", raw) or not 1 <= int(raw) <= _MOST:
+        raise BadInput(f"limit must be a whole number from 1 to {_MOST}, not {raw!r}", field="limit")
+    return int(raw)
+
+
+def before_of(query: Mapping[str, str]) -> int | None:
+    """Return `before` in UTC milliseconds, the `updated_at` of the last row that the caller has. Raises `BadInput`."""
+    raw = query.get("before")
+    if raw is None:
+        return None
+    if not _MILLISECONDS.fullmatch(raw):
+        raise BadInput(f"before must be a time in milliseconds, digits only, not {raw!r}", field="before")
+    return int(raw)
+
+
+def after_of(exchange: Exchange) -> str | None:
+    """Return the cursor to go on after: `Last-Event-ID`, which a reconnecting stream sends, else `after`.
+
+    Raises `BadInput` for anything that is not a cursor.
+    """
+    raw = exchange.last_event_id or exchange.query.get("after")
+    if not raw:
+        return None
+    if not _CURSOR.fullmatch(raw):
+        raise BadInput(f"after must be a cursor as this API gave it, not {raw!r}", field="after")
+    return raw

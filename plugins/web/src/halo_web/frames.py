@@ -1,0 +1,146 @@
+"""What a session's stream looks like on the page: flat frames, each a JSON object with a `type`.
+
+An event may make several frames; only the last carries the cursor, so that a reader who was cut off between them gets
+all of them again. Ids (`row`, `reply` with `offset`, `toolUseId`, `turn`) tell frames apart: to see one twice is harmless.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from halo_kernel import (
+    AssistantCut,
+    AssistantDiscarded,
+    AssistantMessage,
+    Delta,
+    Event,
+    Foreign,
+    HookSkipped,
+    InputAdded,
+    ServerEvent,
+    SessionTitled,
+    Thinking,
+    ToolCall,
+    ToolFinished,
+    TurnEnded,
+    TurnStarted,
+    Update,
+    plain_text,
+)
+
+Frame = dict[str, object]
+
+RESULT_CHARS = 500
+
+
+def own_key(session: str, key: str) -> str:
+    """Return the key that stands in the inbox for the page's own `key`, which is unique in its session only."""
+    return f"web:{session}:{key}"
+
+
+def server_events(frames: list[Frame], cursor: str | None) -> list[ServerEvent]:
+    """Return frames as server-sent events, the last of them with the cursor."""
+    last = len(frames) - 1
+    return [
+        ServerEvent(event="message", data=frame, id=cursor if number == last else None)
+        for number, frame in enumerate(frames)
+    ]
+
+
+@dataclass
+class Frames:
+    """Turns the updates of one reader into frames; knows what this reader has of the unfinished answer."""
+
+    session: str
+    _sent: dict[str, int] = field(default_factory=dict[str, int])
+
+    def of(self, update: Update) -> list[ServerEvent]:
+        """Return the frames of one update; some have none."""
+        if update.event is not None:
+            return server_events(self._event(update.event), update.cursor)
+        if update.delta is not None:
+            return server_events(self._delta(update.delta), None)
+        return []
+
+    def _delta(self, delta: Delta) -> list[Frame]:
+        frame: Frame = {"turn": delta.turn, "reply": delta.reply, "text": delta.text}
+        if delta.thinking:
+            return [{"type": "thinking", **frame}]
+        self._sent[delta.reply] = delta.offset + len(delta.text)
+        return [{"type": "stream", **frame, "offset": delta.offset}]
+
+    def _event(self, event: Event) -> list[Frame]:
+        stamp: Frame = {"turn": event.turn, "at": event.at}
+        match event.body:
+            case TurnStarted(cause=cause, attempt=attempt):
+                return [{"type": "started", **stamp, "cause": cause, "attempt": attempt}]
+            case InputAdded():
+                return [{"type": "user", **stamp, **self._input(event.body)}]
+            case AssistantMessage():
+                return self._answer(event.body, stamp)
+            case AssistantCut(reply=reply, text=text, reason=reason):
+                return [
+                    *self._tail(reply, text, event.turn),
+                    {"type": "cut", **stamp, "reply": reply, "reason": reason},
+                ]
+            case AssistantDiscarded(reply=reply):
+                self._sent.pop(reply, None)
+                return [{"type": "discarded", **stamp, **_plain(event.body)}]
+            case ToolFinished():
+                return [{"type": "tool_result", **stamp, **_result(event.body)}]
+            case TurnEnded() if event.body.outcome != "yielded":  # else the next turn answers for this one
+                return [{**_end(event.body), **stamp}]
+            case SessionTitled(title=title):
+                return [{"type": "title", "title": title}]
+            case HookSkipped(plugin=plugin, hook=hook, error=error):
+                return [{"type": "notice", **stamp, "text": f"Plugin {plugin} was left out of {hook}: {error}"}]
+            case Foreign() if event.body.text:
+                return [{"type": "notice", **stamp, "text": event.body.text}]
+            case _:
+                return []
+
+    def _input(self, body: InputAdded) -> Frame:
+        key = body.key.removeprefix(own_key(self.session, ""))
+        return {"row": body.row, "key": key, "text": body.text, "sender": body.sender}
+
+    def _answer(self, body: AssistantMessage, stamp: Frame) -> list[Frame]:
+        thinking = "".join(block.text for block in body.content if isinstance(block, Thinking))
+        message: Frame = {"type": "message", **stamp, "reply": body.reply, "model": body.model, "stop": body.stop}
+        calls: list[Frame] = [
+            {"type": "tool_call", **stamp, "reply": body.reply, **_call(block)}
+            for block in body.content
+            if isinstance(block, ToolCall)
+        ]
+        tail = self._tail(body.reply, plain_text(body.content), str(stamp["turn"]))
+        return [*tail, {**message, "thinking": thinking}, *calls]
+
+    def _tail(self, reply: str, text: str, turn: str) -> list[Frame]:
+        """Return what this reader lacks of a text that is final now."""
+        offset = self._sent.pop(reply, 0)
+        rest = text[offset:]
+        return [{"type": "stream", "turn": turn, "reply": reply, "text": rest, "offset": offset}] if rest else []
+
+
+def _plain(body: AssistantDiscarded) -> Frame:
+    return {"reply": body.reply, "reason": body.reason, "error": body.error, "attempt": body.attempt}
+
+
+def _call(block: ToolCall) -> Frame:
+    return {"toolUseId": block.id, "toolName": block.name, "toolInput": block.arguments}
+
+
+def _result(body: ToolFinished) -> Frame:
+    return {
+        "toolUseId": body.call,
+        "toolName": body.name,
+        "result": body.text[:RESULT_CHARS],
+        "length": len(body.text),
+        "outcome": body.outcome,
+        "ms": body.ms,
+    }
+
+
+def _end(body: TurnEnded) -> Frame:
+    if body.outcome == "failed":
+        return {"type": "error", "error": body.error, "kind": body.kind}
+    return {"type": "complete", "outcome": body.outcome}

@@ -1,0 +1,70 @@
+// Where a message is written.
+
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { running } from "./conversation.js";
+import { Icon, html } from "./dom.js";
+import { send, session, stop, stopping, workspace } from "./state.js";
+import { t } from "./words.js";
+
+const draftKey = () => `halo-draft:${workspace.value}:${session.value || "new"}`;
+
+function grow(area) {
+  area.style.height = "auto";
+  area.style.height = `${Math.min(area.scrollHeight, 260)}px`;
+}
+
+export function Composer() {
+  const area = useRef(null);
+  const place = draftKey();
+  const [text, setText] = useState("");
+
+  useLayoutEffect(() => {
+    setText(sessionStorage.getItem(place) || "");
+    if (matchMedia("(hover: hover)").matches) area.current.focus();
+  }, [place]);
+  useLayoutEffect(() => grow(area.current), [text]);
+
+  function write(value) {
+    setText(value);
+    if (value) sessionStorage.setItem(draftKey(), value);
+    else sessionStorage.removeItem(draftKey());
+  }
+
+  function submit(event) {
+    event.preventDefault();
+    if (!text.trim()) return;
+    write("");
+    send(text.trim());
+    area.current.focus();
+  }
+
+  function onKeyDown(event) {
+    // While an input method composes, Enter picks a word.
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing && event.keyCode !== 229) submit(event);
+  }
+
+  return html`
+    <form class="composer" onSubmit=${submit}>
+      <div class="box">
+        <label class="hidden" for="message">${t("message")}</label>
+        <textarea
+          id="message"
+          ref=${area}
+          rows="1"
+          placeholder=${t("placeholder")}
+          title=${t("hint")}
+          enterkeyhint="send"
+          data-testid="composer"
+          value=${text}
+          onInput=${(event) => write(event.target.value)}
+          onKeyDown=${onKeyDown}
+        ></textarea>
+        ${running.value &&
+        html`<button type="button" class="stop" data-testid="stop" disabled=${stopping.value} onClick=${stop} aria-label=${t("stop")}>
+          <span aria-hidden="true"></span>
+        </button>`}
+        <button type="submit" class="send" data-testid="send" disabled=${!text.trim()} aria-label=${t("send")}><${Icon} name="send" /></button>
+      </div>
+    </form>
+  `;
+}

@@ -1,0 +1,107 @@
+// What the conversation shows: items built from frames. Seeing a frame twice changes nothing.
+
+import { batch, signal } from "@preact/signals";
+
+/** Items in order; each is `{id, kind, data}` with `data` a signal, so that a piece of text redraws one item only. */
+export const items = signal([]);
+/** The id of the running turn, "" when the session rests, null before the server has said so. */
+export const running = signal(null);
+/** Keys of messages that are in the journal. */
+export const taken = signal(new Set());
+
+const index = new Map();
+
+export function clear() {
+  batch(() => {
+    index.clear();
+    items.value = [];
+    running.value = null;
+    taken.value = new Set();
+  });
+}
+
+function put(id, kind, data) {
+  const found = index.get(id);
+  if (found) {
+    found.data.value = { ...found.data.value, ...data };
+    return;
+  }
+  const item = { id, kind, data: signal(data) };
+  index.set(id, item);
+  items.value = [...items.value, item];
+}
+
+/** The reply's item, made when it is new. `count` is in characters as the server counts them: code points. */
+function reply(frame) {
+  if (!index.has(frame.reply)) put(frame.reply, "answer", { turn: frame.turn, text: "", count: 0, thinking: "", done: false });
+  return index.get(frame.reply).data;
+}
+
+function append(frame) {
+  const data = reply(frame);
+  const { text, count } = data.value;
+  const points = Array.from(frame.text).slice(Math.max(0, count - frame.offset));
+  if (frame.offset > count || !points.length) return;
+  data.value = { ...data.value, text: text + points.join(""), count: count + points.length };
+}
+
+function end(frame) {
+  running.value = "";
+  if (!frame.turn) return;
+  const answers = items.value.filter((item) => item.kind === "answer" && item.data.value.turn === frame.turn);
+  for (const { data } of answers) if (!data.value.done) data.value = { ...data.value, done: true };
+  const last = answers.findLast((item) => item.data.value.model);
+  const text = answers.map((item) => item.data.value.text).filter(Boolean).join("\n\n");
+  if (frame.type === "error") put(`error:${frame.turn}`, "error", { error: frame.error, kind: frame.kind });
+  put(`end:${frame.turn}`, "end", { outcome: frame.outcome, at: frame.at, model: last?.data.value.model || "", text });
+}
+
+const steps = {
+  session(frame) {
+    if (frame.running !== undefined) running.value = frame.running ? running.value || "?" : running.value || "";
+  },
+  started(frame) {
+    running.value = frame.turn;
+  },
+  user(frame) {
+    taken.value = new Set(taken.value).add(frame.key);
+    put(`row:${frame.row}`, "user", { text: frame.text, at: frame.at });
+  },
+  stream: append,
+  thinking(frame) {
+    const data = reply(frame);
+    if (!data.value.done) data.value = { ...data.value, thinking: data.value.thinking + frame.text };
+  },
+  message(frame) {
+    const data = reply(frame);
+    data.value = { ...data.value, thinking: frame.thinking, model: frame.model, done: true };
+  },
+  cut(frame) {
+    const data = reply(frame);
+    data.value = { ...data.value, cut: true, done: true };
+  },
+  discarded(frame) {
+    const data = reply(frame);
+    data.value = { ...data.value, text: "", count: 0, thinking: "" };
+    put(`discarded:${frame.reply}:${frame.attempt}`, "discarded", { attempt: frame.attempt, error: frame.error });
+  },
+  tool_call(frame) {
+    put(frame.toolUseId, "tool", { name: frame.toolName, input: frame.toolInput, turn: frame.turn });
+  },
+  tool_result(frame) {
+    const { toolName: name, result, length, outcome, ms } = frame;
+    put(frame.toolUseId, "tool", { name, result, length, outcome, ms });
+  },
+  notice(frame) {
+    put(`notice:${frame.turn}:${frame.at}:${frame.text}`, "notice", { text: frame.text });
+  },
+  complete: end,
+  error: end,
+};
+
+/** Take frames as they came. */
+export function apply(frames) {
+  batch(() => {
+    for (const frame of frames) steps[frame.type]?.(frame);
+  });
+}
