@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from .contracts import *  # noqa: F403
     from .errors import *  # noqa: F403
     from .hookspecs import hook as hook
+    from .plugins import Plugin as Plugin
     from .records import *  # noqa: F403
+    from .settings import AgentSettings as AgentSettings
+    from .settings import LimitSettings as LimitSettings
+    from .settings import LogSettings as LogSettings
+    from .settings import ModelSettings as ModelSettings
+    from .settings import PluginSettings as PluginSettings
+    from .settings import ServerSettings as ServerSettings
+    from .settings import SessionSettings as SessionSettings
+    from .settings import SettingsField as SettingsField
 
 __version__ = "0.1.0"
 
@@ -23,8 +32,19 @@ _HOMES = {
     "clock": ("SystemClock",),
     "folds": ("History", "View"),
     "hookspecs": ("hook",),
-    "repair": ("repair",),
+    "plugins": ("Plugin",),
+    "repair": ("repair_history",),
     "runtime": ("Kernel",),
+    "settings": (
+        "AgentSettings",
+        "LimitSettings",
+        "LogSettings",
+        "ModelSettings",
+        "PluginSettings",
+        "ServerSettings",
+        "SessionSettings",
+        "SettingsField",
+    ),
     "sqlite": ("is_own_file",),
 }
 

@@ -1,0 +1,113 @@
+"""The kernel's own sections."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from ..records import Secret, Section
+
+
+class ServerSettings(Struct, frozen=True, kw_only=True):
+    """Where the server listens and whom it lets in."""
+
+    host: Annotated[str, Meta(min_length=1, description="Address to listen on.", extra={"restart": True})] = "127.0.0.1"
+    port: Annotated[
+        int,
+        Meta(ge=0, le=65535, description="Port; 0 takes a free one.", extra={"restart": True, "env": "HALO_PORT"}),
+    ] = 9527
+    password: Annotated[
+        Secret | None,
+        Meta(
+            description="Password: a scrypt hash in the file, plain text in HALO_PASSWORD.",
+            extra={"env": "HALO_PASSWORD"},
+        ),
+    ] = None
+    cors_origins: Annotated[
+        tuple[str, ...],
+        Meta(description="Origins of other sites that may call the API.", extra={"env": "HALO_CORS_ORIGINS"}),
+    ] = ()
+    allowed_hosts: Annotated[
+        tuple[str, ...], Meta(description="Host names, beside localhost, under which the server is reached.")
+    ] = ()
+    home: Annotated[str, Meta(description="Plugin whose page `/` shows; empty: admin, else web.")] = ""
+    root_path: Annotated[
+        str,
+        Meta(pattern=r"^(/[^/\s]+)*$", description="Path under which a proxy serves Halo.", extra={"restart": True}),
+    ] = ""
+    trust_proxy: Annotated[bool, Meta(description="Take the caller's address from X-Forwarded-For.")] = False
+
+
+class SessionSettings(Struct, frozen=True, kw_only=True):
+    """What a session may hold."""
+
+    max_queue_size: Annotated[int, Meta(ge=1, description="Messages that may wait.", extra={"restart": True})] = 256
+    max_nesting_depth: Annotated[int, Meta(ge=0, description="Levels of sub-sessions.", extra={"restart": True})] = 16
+
+
+class AgentSettings(Struct, frozen=True, kw_only=True):
+    """How agents work."""
+
+    default: Annotated[str, Meta(description="Agent of a new session; empty: the workspace's best.")] = ""
+    max_retries: Annotated[int, Meta(ge=0, le=100, description="Repeats of a failed model call.")] = 5
+    max_steps: Annotated[int, Meta(ge=1, description="Model calls in one turn.")] = 100
+
+
+class ModelSettings(Struct, frozen=True, kw_only=True):
+    """Which model answers."""
+
+    default: Annotated[str, Meta(description="`<provider>/<id>`; empty: the best that can answer.")] = ""
+    idle_timeout: Annotated[float, Meta(gt=0, description="Seconds without data before a model call is cut.")] = 600.0
+
+
+class LimitSettings(Struct, frozen=True, kw_only=True):
+    """How long things may get."""
+
+    tool_result_render_chars: Annotated[
+        int, Meta(ge=100, description="Characters of a tool result shown to a model.")
+    ] = 8000
+
+
+class LogSettings(Struct, frozen=True, kw_only=True):
+    """What is logged, and how."""
+
+    level: Annotated[
+        Literal["debug", "info", "warn", "error"],
+        Meta(description="Least level.", extra={"restart": True, "env": "HALO_LOG_LEVEL"}),
+    ] = "warn"
+    format: Annotated[
+        Literal["auto", "text", "json"],
+        Meta(description="Lines on stderr; auto: text on a terminal, else json.", extra={"restart": True}),
+    ] = "auto"
+    max_file_size: Annotated[
+        int,
+        Meta(
+            ge=1024,
+            description="Bytes before server.log is rotated.",
+            extra={"restart": True, "env": "HALO_LOG_MAX_SIZE"},
+        ),
+    ] = 10_485_760
+    max_files: Annotated[
+        int,
+        Meta(ge=1, le=100, description="Rotated files kept.", extra={"restart": True, "env": "HALO_LOG_MAX_FILES"}),
+    ] = 5
+
+
+class PluginSettings(Struct, frozen=True, kw_only=True):
+    """Which plugins are loaded."""
+
+    require_enable: Annotated[bool, Meta(description="Load only what is enabled.", extra={"restart": True})] = False
+    enabled: Annotated[tuple[str, ...], Meta(description="Enabled plugins.", extra={"restart": True})] = ()
+    disabled: Annotated[tuple[str, ...], Meta(description="Disabled plugins.", extra={"restart": True})] = ()
+
+
+KERNEL_SECTIONS = (
+    Section("server", ServerSettings),
+    Section("session", SessionSettings),
+    Section("agent", AgentSettings),
+    Section("model", ModelSettings),
+    Section("limits", LimitSettings),
+    Section("logging", LogSettings),
+    Section("plugins", PluginSettings),
+)
