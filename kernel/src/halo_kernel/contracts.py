@@ -233,7 +233,7 @@ class Call(Protocol):
 
     @property
     def arguments(self) -> Mapping[str, object]:
-        """What the model gave, checked against `tool.parameters`."""
+        """What the model gave: an object, not yet checked against `tool.parameters`."""
         ...
 
     @property
@@ -324,8 +324,15 @@ class Session(Protocol):
 class Prompt(Protocol):
     """A message on its way: `accepted` is its receipt, `result` how the turn that consumed it ended."""
 
-    accepted: Awaitable[Receipt]
-    result: Awaitable[TurnResult]
+    @property
+    def accepted(self) -> Awaitable[Receipt]:
+        """The receipt, after the commit."""
+        ...
+
+    @property
+    def result(self) -> Awaitable[TurnResult]:
+        """How the turn that consumed it ended; a turn that gave way is followed to the one that took over."""
+        ...
 
     def cancel(self) -> None:
         """Withdraw the message, or cancel the turn that consumes it."""
@@ -344,7 +351,10 @@ class Update:
 class Settings(Protocol):
     """Typed settings."""
 
-    home: Path
+    @property
+    def home(self) -> Path:
+        """HALO_HOME."""
+        ...
 
     def of(self, section: type[S]) -> S:
         """Return the values of a section's struct."""
@@ -415,12 +425,35 @@ class Data(Protocol):
 class Host(Protocol):
     """What a plugin holds of the server."""
 
-    settings: Settings
-    log: FilteringBoundLogger
-    clock: Clock
-    data: Data
-    workspaces: Workspaces
-    sessions: Sessions
+    @property
+    def settings(self) -> Settings:
+        """Typed settings."""
+        ...
+
+    @property
+    def log(self) -> FilteringBoundLogger:
+        """The plugins' logger."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """Time and random ids."""
+        ...
+
+    @property
+    def data(self) -> Data:
+        """Databases of the plugin's own."""
+        ...
+
+    @property
+    def workspaces(self) -> Workspaces:
+        """The workspaces of this home and their agents."""
+        ...
+
+    @property
+    def sessions(self) -> Sessions:
+        """The sessions of this home."""
+        ...
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Run a named background task that ends with the server; a failure is logged by name."""

@@ -2,7 +2,8 @@
 
 HaloError
 ├── BadInput                 a request, setting or file breaks a rule
-│   └── BadFile              … in a file: names file, line and key
+│   ├── BadFile              … in a file: names file, line and key
+│   └── TooLarge             … of a size: a request's body
 ├── NotFound                 session, agent, workspace, model, route
 ├── Conflict                 the thing is not in a state that allows this
 │   ├── SessionClosed        closed, archived or deleted
@@ -54,6 +55,14 @@ class BadFile(BadInput):
         super().__init__(message, field=field, advice=advice)
         self.path = path
         self.line = line
+
+
+class TooLarge(BadInput):
+    """A request's body is over its route's `limit`, in bytes; the rest of it was not kept."""
+
+    def __init__(self, message: str, *, limit: int = 0, advice: str = "") -> None:
+        super().__init__(message, advice=advice)
+        self.limit = limit
 
 
 class NotFound(HaloError):

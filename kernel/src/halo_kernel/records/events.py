@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from .messages import Block
 
-Outcome = Literal["succeeded", "failed", "cancelled", "interrupted"]
+Outcome = Literal["succeeded", "failed", "cancelled", "interrupted", "yielded"]
 ToolOutcome = Literal["ok", "error", "denied", "interrupted", "not_run"]
 
 
@@ -121,11 +121,14 @@ class UsageRecorded(_Body, frozen=True, kw_only=True, tag="usage.recorded"):
 
 
 class TurnEnded(_Body, frozen=True, kw_only=True, tag="turn.ended"):
-    """A turn is over. `error` is a sentence for people, `kind` its type; both empty when it succeeded."""
+    """A turn is over. `error` is a sentence for people, `kind` its type; both empty when it succeeded.
+
+    `yielded`: it gave way to newer input after a tool batch; the turn that takes that input answers for both.
+    """
 
     outcome: Outcome
     error: str = ""
-    kind: str = ""
+    kind: str = msgspec.field(default="", name="error_kind")  # `kind` is the tag's place in JSON
     steps: int = 0
 
 

@@ -80,8 +80,8 @@ class Offer(Struct, frozen=True, kw_only=True):
     """A model that a provider could answer with.
 
     `model` is `<provider>/<id>`. `ready` tells whether it can answer now and `reason` says why or why not, in a
-    sentence a person can act on. `rank` orders the automatic choice, lowest first: 10 a configured key, 20 a local server that
-    answers, 90 something that is not a model (`is_model` false: never shown as one).
+    sentence a person can act on. `rank` orders the automatic choice, lowest first: 10 a configured key, 20 a local
+    server that answers, 90 something that is not a model (`is_model` false: never shown as one).
     """
 
     model: str

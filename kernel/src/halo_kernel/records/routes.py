@@ -61,8 +61,9 @@ class Route:
     """A path that a plugin answers.
 
     `path` uses starlette's `{name}` and `{name:path}`. `request` is the struct the JSON body must decode to, unknown
-    fields refused. `auth` names the one scheme that must vouch for the caller (`operator`, `public`, `signed`, or a plugin's).
-    `body_limit` is in bytes. `attempts` names the bucket in which wrong credentials raised by the handler are counted.
+    fields refused. `auth` names the one scheme that must vouch for the caller (`operator`, `public`, `signed`, or a
+    plugin's). `body_limit` is in bytes. `attempts` names the bucket in which wrong credentials raised by the handler are counted.
+    With `optional`, callers without valid credentials reach the handler too, as the principal of `public`.
     """
 
     method: str
@@ -74,3 +75,4 @@ class Route:
     auth: str = "operator"
     body_limit: int = 1_048_576
     attempts: str | None = None
+    optional: bool = False

@@ -73,7 +73,7 @@ class TurnResult(Struct, frozen=True, kw_only=True):
 
     session: str
     turn: str
-    outcome: Literal["succeeded", "failed", "cancelled", "interrupted"]
+    outcome: Literal["succeeded", "failed", "cancelled", "interrupted", "yielded"]
     text: str = ""
     error: str = ""
     kind: str = ""

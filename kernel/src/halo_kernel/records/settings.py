@@ -34,7 +34,8 @@ class Section(Struct, frozen=True):
     """A plugin's settings: `name` is the key in the file, `type` a frozen struct with a default for every field.
 
     A field is declared as `Annotated[T, msgspec.Meta(description="...", extra={...})]`; `extra` may hold `env` (a
-    further environment variable's name), `restart: True`, `global_only: True`. A field of type `Secret | None` is a secret.
+    further environment variable's name), `restart: True`, `global_only: True`. A field of type `Secret | None` is
+    a secret.
     """
 
     name: str

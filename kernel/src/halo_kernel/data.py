@@ -1,0 +1,75 @@
+"""Databases of the home: the storage engine that was chosen, and where each scope lives."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from .contracts import Database, Migration, Place, Scope, Storage
+from .errors import BadInput
+from .schema import HOME
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+_RESERVED = {"halo", "kernel"}
+
+
+class Data:
+    """See `contracts.Data`. Each place is opened once; `folder_of` gives a workspace's path by id."""
+
+    def __init__(self, storage: Storage, home: Path, folder_of: Callable[[str], Path]) -> None:
+        self._storage = storage
+        self._home = home
+        self._folder_of = folder_of
+        self._open: dict[Place, asyncio.Task[Database]] = {}
+
+    async def open(self, name: str, scope: Scope, migrations: Sequence[Migration], *, workspace: str = "") -> Database:
+        """See `contracts.Data.open`."""
+        if not _NAME.fullmatch(name) or name in _RESERVED:
+            raise BadInput(
+                f"{name!r} cannot name a database: a-z, 0-9, '_' and '-', and not halo or kernel", field="name"
+            )
+        return await self.open_place(
+            Place(name=name, scope=scope, directory=self._directory(name, scope, workspace)), migrations
+        )
+
+    async def open_home(self) -> Database:
+        """Open the registry of workspaces."""
+        return await self.open_place(Place(name="kernel", scope="global", directory=self._home / "global"), HOME)
+
+    async def open_place(self, place: Place, migrations: Sequence[Migration]) -> Database:
+        """Open a place, or share the database that is open there."""
+        task = self._open.get(place)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            task = asyncio.get_running_loop().create_task(self._opened(place, migrations))
+            self._open[place] = task
+        return await asyncio.shield(task)
+
+    async def _opened(self, place: Place, migrations: Sequence[Migration]) -> Database:
+        return await self._storage.open(place, migrations)
+
+    async def forget(self, place: Place) -> None:
+        """Close one place."""
+        task = self._open.pop(place, None)
+        if task is not None:
+            await (await task).close()
+
+    async def close(self) -> None:
+        """Close all, each after what it had accepted."""
+        tasks = [task for task in self._open.values() if not task.cancelled()]
+        self._open.clear()
+        databases = await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(
+            *(database.close() for database in databases if not isinstance(database, BaseException)),
+            return_exceptions=True,
+        )
+
+    def _directory(self, name: str, scope: Scope, workspace: str) -> Path:
+        match scope:
+            case "global":
+                return self._home / "global"
+            case "secret":
+                return self._home / "secrets" / name
+            case "workspace":
+                return self._folder_of(workspace) / ".halo"

@@ -1,0 +1,164 @@
+"""What a session has been sent: durable before it is acknowledged, consumed exactly once, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .contracts import Row, Tx
+from .errors import QueueFull, SessionClosed
+from .records import (
+    Access,
+    AssistantMessage,
+    Incoming,
+    Mode,
+    Receipt,
+    TurnEnded,
+    TurnResult,
+    decode_body,
+    plain_text,
+)
+
+_COLUMNS = "id, key, at, mode, access, principal, principal_kind, text, cause"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """An inbox row that no turn has consumed yet."""
+
+    row: int
+    key: str
+    at: int
+    mode: Mode
+    access: Access
+    principal: str
+    principal_kind: str
+    text: str
+    cause: str
+
+    def merges_with(self, other: Waiting) -> bool:
+        """Tell whether both may be answered by one turn: same access level, same kind of principal."""
+        return (self.access, self.principal_kind) == (other.access, other.principal_kind)
+
+
+def accept(
+    tx: Tx, session: str, message: Incoming, *, key: str, at: int, access: Access, cap: int
+) -> tuple[Receipt, bool]:
+    """Write the message and return its receipt and True; a key that was seen before gives the first receipt and False.
+
+    A person's message frees a tree that was parked after repeated crashes.
+    Raises `SessionClosed` and `QueueFull`; nothing is written then.
+    """
+    seen = tx.one("SELECT session, id, key, at FROM inbox WHERE key = ?", (key,))
+    if seen is not None:
+        return _receipt(seen), False
+    _refuse(tx, session, cap)
+    who = message.principal
+    row = tx.one(
+        "INSERT INTO inbox(session, key, at, mode, access, principal, principal_kind, text, route, cause)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING session, id, key, at",
+        (session, key, at, message.mode, access, who.name, who.kind, message.text, message.route, message.cause),
+    )
+    assert row is not None
+    if who.kind == "person" and message.cause == "message":
+        tx.execute("UPDATE sessions SET parked = 0 WHERE id = ? AND parked = 1", (session,))
+    return _receipt(row), True
+
+
+def _refuse(tx: Tx, session: str, cap: int) -> None:
+    row = tx.one("SELECT archived_at, deleted_at FROM sessions WHERE id = ?", (session,))
+    if row is None or row[1] is not None:
+        raise SessionClosed(f"session {session} does not exist any more")
+    if row[0] is not None:
+        raise SessionClosed(f"session {session} is archived", advice="start a new session")
+    count = tx.one("SELECT count(*) FROM inbox WHERE session = ? AND state = 'waiting'", (session,))
+    if count is not None and int(count[0]) >= cap:
+        raise QueueFull(f"session {session} has {cap} waiting messages already", advice="send again later")
+
+
+def _receipt(row: Row) -> Receipt:
+    session, number, key, at = row
+    return Receipt(session=session, row=number, key=key, at=at)
+
+
+def waiting(tx: Tx, session: str) -> list[Waiting]:
+    """Return the rows that no turn has consumed, oldest first."""
+    rows = tx.execute(f"SELECT {_COLUMNS} FROM inbox WHERE session = ? AND state = 'waiting' ORDER BY id", (session,))
+    return [_waiting(row) for row in rows]
+
+
+def _waiting(row: tuple[Any, ...]) -> Waiting:
+    number, key, at, mode, access, principal, kind, text, cause = row
+    return Waiting(
+        row=number,
+        key=key,
+        at=at,
+        mode=mode,
+        access=access,
+        principal=principal,
+        principal_kind=kind,
+        text=text,
+        cause=cause,
+    )
+
+
+def next_batch(rows: list[Waiting]) -> list[Waiting]:
+    """Return the rows at the head of the queue that one turn may answer together."""
+    batch: list[Waiting] = []
+    for row in rows:
+        if batch and not row.merges_with(batch[0]):
+            break
+        batch.append(row)
+    return batch
+
+
+def consume(tx: Tx, rows: list[Waiting], turn: str) -> bool:
+    """Mark rows as consumed by `turn`; false when one of them was settled meanwhile (then none is marked)."""
+    marks = ", ".join("?" * len(rows))
+    ids = [row.row for row in rows]
+    free = tx.one(f"SELECT count(*) FROM inbox WHERE state = 'waiting' AND id IN ({marks})", ids)
+    if free is None or free[0] != len(rows):
+        return False
+    tx.execute(f"UPDATE inbox SET state = 'consumed', turn = ? WHERE id IN ({marks})", [turn, *ids])
+    return True
+
+
+def withdraw(tx: Tx, row: int) -> bool:
+    """Settle a waiting row as cancelled; false when a turn has consumed it."""
+    done = tx.one("UPDATE inbox SET state = 'cancelled' WHERE id = ? AND state = 'waiting' RETURNING id", (row,))
+    return done is not None
+
+
+def result_of(tx: Tx, row: int) -> TurnResult | None:
+    """Return how the turn that answers `row` ended, None while it has not."""
+    found = tx.one("SELECT session, state, turn FROM inbox WHERE id = ?", (row,))
+    if found is None or found[1] == "waiting":
+        return None
+    session, state, turn = found
+    if state != "consumed":
+        return TurnResult(session=session, turn="", outcome="cancelled")
+    ends = tx.execute(
+        "SELECT turn, body FROM events WHERE session = ? AND kind = 'turn.ended' AND seq >="
+        " (SELECT min(seq) FROM events WHERE session = ? AND turn = ?) ORDER BY seq",
+        (session, session, turn),
+    )
+    for ended, raw in ends:
+        body = decode_body("turn.ended", raw)
+        if isinstance(body, TurnEnded) and body.outcome != "yielded":
+            text = _last_answer(tx, session, ended)
+            return TurnResult(
+                session=session, turn=ended, outcome=body.outcome, text=text, error=body.error, kind=body.kind
+            )
+    return None
+
+
+def _last_answer(tx: Tx, session: str, turn: str) -> str:
+    rows = tx.execute(
+        "SELECT body FROM events WHERE session = ? AND turn = ? AND kind = 'assistant.message' ORDER BY seq DESC",
+        (session, turn),
+    )
+    for (raw,) in rows:
+        body = decode_body("assistant.message", raw)
+        if isinstance(body, AssistantMessage) and (text := plain_text(body.content)):
+            return text
+    return ""

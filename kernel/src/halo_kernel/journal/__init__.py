@@ -1,0 +1,7 @@
+"""A session's append-only journal, the only truth about it, and its live feed."""
+
+from .cursor import make_cursor, parse_cursor
+from .feed import Feed
+from .store import append, journal_of, read, read_partial
+
+__all__ = ["Feed", "append", "journal_of", "make_cursor", "parse_cursor", "read", "read_partial"]

@@ -1,0 +1,53 @@
+"""Writing and reading a journal's events inside a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..contracts import Tx
+from ..errors import NotFound
+from ..records import Body, Event, decode_body, encode_body, kind_of
+
+
+def append(tx: Tx, session: str, bodies: Sequence[Body], *, at: int, turn: str = "") -> tuple[Event, ...]:
+    """Add events to the journal of `session` and return them with their numbers. Raises `NotFound`."""
+    row = tx.one(
+        "UPDATE sessions SET head = head + ?, updated_at = max(updated_at, ?) WHERE id = ? RETURNING head",
+        (len(bodies), at, session),
+    )
+    if row is None:
+        raise NotFound(f"there is no session {session}")
+    first = int(row[0]) - len(bodies) + 1
+    events = tuple(Event(session=session, seq=first + i, at=at, turn=turn, body=body) for i, body in enumerate(bodies))
+    for event in events:
+        tx.execute(
+            "INSERT INTO events(session, seq, at, kind, turn, body) VALUES (?, ?, ?, ?, ?, ?)",
+            (session, event.seq, at, kind_of(event.body), turn, encode_body(event.body)),
+        )
+    return events
+
+
+def read(tx: Tx, session: str, *, after: int = 0, limit: int = -1) -> list[Event]:
+    """Return the events behind number `after`, oldest first, at most `limit` of them."""
+    rows = tx.execute(
+        "SELECT seq, at, kind, turn, body FROM events WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?",
+        (session, after, limit),
+    )
+    return [
+        Event(session=session, seq=seq, at=at, turn=turn, body=decode_body(kind, body))
+        for seq, at, kind, turn, body in rows
+    ]
+
+
+def journal_of(tx: Tx, session: str) -> tuple[str, int]:
+    """Return the journal's id and its head. Raises `NotFound`."""
+    row = tx.one("SELECT journal, head FROM sessions WHERE id = ? AND deleted_at IS NULL", (session,))
+    if row is None:
+        raise NotFound(f"there is no session {session}")
+    return str(row[0]), int(row[1])
+
+
+def read_partial(tx: Tx, session: str) -> tuple[str, str, str] | None:
+    """Return turn, reply and text of the answer that is being streamed, if one was kept."""
+    row = tx.one("SELECT turn, reply, text FROM partials WHERE session = ?", (session,))
+    return None if row is None else (str(row[0]), str(row[1]), str(row[2]))

@@ -1,0 +1,78 @@
+"""The registered model providers and the choice among what they offer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ..contracts import ModelProvider
+from ..errors import ModelError
+from ..records import AgentSpec, Offer
+
+_PROBE_SECONDS = 3.0
+_ADVICE = "set OPENAI_API_KEY, start a local server such as Ollama, or install halo-offline"
+
+
+class Models:
+    """Every provider by name; `default` is the model from the settings, '' for the automatic choice."""
+
+    def __init__(self, providers: Sequence[tuple[str, ModelProvider]], *, default: str = "") -> None:
+        self._providers = {provider.name: provider for _, provider in providers}
+        self._default = default
+
+    def provider(self, model: str) -> ModelProvider:
+        """Return the provider of `<provider>/<id>`. Raises `ModelError` of kind `none`."""
+        name = model.partition("/")[0]
+        if name not in self._providers:
+            known = ", ".join(sorted(self._providers)) or "none"
+            raise ModelError(f"no provider {name!r} is installed (installed: {known})", kind="none", advice=_ADVICE)
+        return self._providers[name]
+
+    async def offers(self) -> list[Offer]:
+        """Return all providers' offers, best first; a provider that fails or hangs offers nothing that is ready."""
+        found = await asyncio.gather(*(self._ask(name, provider) for name, provider in self._providers.items()))
+        offers = [offer for part in found for offer in part]
+        return sorted(offers, key=lambda offer: (not offer.ready, offer.rank))
+
+    async def _ask(self, name: str, provider: ModelProvider) -> Sequence[Offer]:
+        task = asyncio.ensure_future(provider.offers())
+        done, _ = await asyncio.wait({task}, timeout=_PROBE_SECONDS)
+        if not done:
+            task.cancel()
+            return [Offer(model=f"{name}/", ready=False, reason=f"{name} did not say in time what it offers")]
+        failure = task.exception()
+        if failure is not None:
+            return [Offer(model=f"{name}/", ready=False, reason=f"{name} failed: {failure}")]
+        return task.result()
+
+    async def choose(self, agent: AgentSpec | None = None) -> tuple[Offer, str]:
+        """Return the model for a new turn and why: the agent's own, the setting's, else the best that is ready.
+
+        Raises `ModelError` of kind `none` when there is none, with what to do about it.
+        """
+        if agent is not None and agent.model is not None:
+            return await self._named(agent.model.model), f"agent {agent.id} asks for it"
+        if self._default:
+            return await self._named(self._default), "the setting model.default names it"
+        offers = await self.offers()
+        if offers and offers[0].ready:
+            return offers[0], offers[0].reason
+        raise ModelError("no model can answer here", kind="none", advice=_ADVICE)
+
+    async def _named(self, model: str) -> Offer:
+        provider = self.provider(model)
+        for offer in await self._ask(provider.name, provider):
+            if offer.model == model:
+                return offer
+        return Offer(model=model, ready=True, reason="named explicitly")
+
+    async def close(self) -> None:
+        """Close every provider; a failing one does not keep the others open."""
+        closers = [asyncio.ensure_future(provider.close()) for provider in self._providers.values()]
+        if closers:
+            await asyncio.wait(closers, timeout=5)
+        for closer in closers:
+            if closer.done() and not closer.cancelled():
+                closer.exception()
+            else:
+                closer.cancel()

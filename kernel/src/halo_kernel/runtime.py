@@ -1,0 +1,278 @@
+"""The composition root: a home becomes a running kernel, step by step, and ends in the reverse order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import contracts, hookspecs
+from .clock import SystemClock
+from .contracts import Clock, Database, Storage
+from .data import Data
+from .errors import HaloError, ModelError, PluginFailed, StorageUnavailable
+from .hooks import Hooks
+from .journal import Feed
+from .log import logger
+from .models import Models
+from .plugins import Plugins
+from .records import Offer, Route, WorkspaceInfo
+from .secrets import ensure_home
+from .sessions import Sessions
+from .sessions.seat import Seat
+from .settings import (
+    KERNEL_SECTIONS,
+    AgentSettings,
+    LimitSettings,
+    LoadedSettings,
+    ModelSettings,
+    PluginSettings,
+    SessionSettings,
+    load_settings,
+)
+from .supervisor import Supervisor
+from .turns import Limits
+from .workspaces import Workspaces
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+_ENGINE = "sqlite"
+_SECTIONS = [("kernel", section) for section in KERNEL_SECTIONS]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningHost:
+    """See `contracts.Host`."""
+
+    settings: LoadedSettings
+    log: FilteringBoundLogger
+    clock: Clock
+    data: contracts.Data
+    workspaces: contracts.Workspaces
+    sessions: contracts.Sessions
+    supervisor: Supervisor
+
+    def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """See `contracts.Host.spawn`."""
+        self.supervisor.spawn(name, work)
+
+
+class Kernel:
+    """A running kernel: made by `start`, ended by `close`."""
+
+    host: RunningHost
+    data: Data
+    workspaces: Workspaces
+    sessions: Sessions
+    routes: Sequence[tuple[str, Route]]
+    _models: Models
+
+    def __init__(self, home: Path, *, clock: Clock, plugins: Plugins, settings: LoadedSettings, strict: bool) -> None:
+        self.home = home
+        self.clock = clock
+        self.plugins = plugins
+        self.settings = settings
+        self.boot = clock.new_id()
+        self.stopping = asyncio.Event()
+        self.supervisor = Supervisor()
+        self.hooks = Hooks(plugins.manager, on_failure=self._failed, strict=strict)
+        self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def start(
+        cls,
+        home: Path,
+        *,
+        embedded: bool = False,
+        without: Collection[str] = (),
+        only: Collection[str] | None = None,
+        strict: bool = False,
+        extra: Mapping[str, object] | None = None,
+        discover: bool = True,
+        clock: Clock | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Kernel:
+        """Bring up a kernel on `home`; it answers nothing yet and has recovered nothing.
+
+        `extra` registers plugins of this process by name; `discover` finds installed ones. `embedded` is a kernel for
+        one command: no background duties. Raises `BadFile` for broken settings, `StorageUnavailable`, `NewerData`.
+        """
+        environment = os.environ if env is None else env
+        ensure_home(home)
+        bare = load_settings(home, _SECTIONS, environment)
+        switches = bare.of(PluginSettings)
+        plugins = Plugins()
+        plugins.load(
+            without=without,
+            only=only,
+            require_enable=switches.require_enable,
+            enabled=switches.enabled,
+            disabled=switches.disabled,
+            extra={_ENGINE: _engine(), **(extra or {})},
+            discover=discover,
+            strict=strict,
+        )
+        kernel = cls(home, clock=clock or SystemClock(), plugins=plugins, settings=bare, strict=strict)
+        sections = kernel.hooks.collect(hookspecs.provide_settings)
+        kernel.settings = load_settings(home, [*_SECTIONS, *sections], environment)
+        try:
+            await kernel._compose(embedded)
+        except BaseException:
+            await kernel.close()
+            raise
+        return kernel
+
+    @property
+    def pages(self) -> Mapping[str, str]:
+        """The first page of every plugin that has one, by plugin."""
+        return {
+            row.name: row.pages[0] for row in self.plugins.list() if row.pages and row.state in ("loaded", "degraded")
+        }
+
+    async def _compose(self, embedded: bool) -> None:
+        settings, hooks = self.settings, self.hooks
+        storage = _chosen([engine for _, engine in hooks.collect(hookspecs.provide_storage, settings=settings)])
+        self._models = Models(
+            hooks.collect(hookspecs.provide_models, settings=settings), default=settings.of(ModelSettings).default
+        )
+        self.data = Data(storage, self.home, self._folder)
+        registry = await self.data.open_home()
+        self.sessions = Sessions(lambda workspace: self.workspaces.seat(workspace))
+        self.host = RunningHost(
+            settings=settings,
+            log=logger("plugin"),
+            clock=self.clock,
+            data=self.data,
+            workspaces=self._make_workspaces(registry, embedded),
+            sessions=self.sessions,
+            supervisor=self.supervisor,
+        )
+        self.workspaces.sources = [source for _, source in await hooks.gather(hookspecs.provide_agents, host=self.host)]
+        self.routes = _without_collisions(await hooks.gather(hookspecs.provide_routes, host=self.host), self.plugins)
+
+    def _make_workspaces(self, registry: Database, embedded: bool) -> Workspaces:
+        async def make_seat(info: WorkspaceInfo, database: Database, mark_busy: Callable[[], Awaitable[None]]) -> Seat:
+            seat = self._seat(info, database, mark_busy)
+            await self.hooks.tell(hookspecs.workspace_opened, workspace=info, host=self.host)
+            self.supervisor.spawn(f"inbox of {info.path}", seat.watch_inbox())
+            return seat
+
+        self.workspaces = Workspaces(
+            self.data,
+            registry,
+            clock=self.clock,
+            boot=self.boot,
+            default=self.settings.of(AgentSettings).default,
+            make_seat=make_seat,
+        )
+        return self.workspaces
+
+    def _seat(self, info: WorkspaceInfo, database: Database, mark_busy: Callable[[], Awaitable[None]]) -> Seat:
+        settings = self.settings
+        return Seat(
+            workspace=info,
+            database=database,
+            feed=Feed(database),
+            hooks=self.hooks,
+            models=self._models,
+            clock=self.clock,
+            boot=self.boot,
+            stopping=self.stopping,
+            limits=Limits(
+                idle_timeout=settings.of(ModelSettings).idle_timeout,
+                max_attempts=max(1, settings.of(AgentSettings).max_retries),
+                max_steps=settings.of(AgentSettings).max_steps,
+                result_chars=settings.of(LimitSettings).tool_result_render_chars,
+            ),
+            max_queue=settings.of(SessionSettings).max_queue_size,
+            find_agent=self.workspaces.agent,
+            spawn=self.supervisor.spawn,
+            mark_busy=mark_busy,
+        )
+
+    async def models(self) -> tuple[Sequence[Offer], Offer | None, str]:
+        """Return the offers, best first, the one a new turn would use, and why, or why there is none."""
+        offers = await self._models.offers()
+        try:
+            chosen, why = await self._models.choose()
+        except ModelError as error:
+            return offers, None, f"{error.message}: {error.advice}"
+        return offers, chosen, why
+
+    async def recover(self) -> None:
+        """Take over what was cut or waits in every workspace that was busy at the last end."""
+        for workspace in await self.workspaces.busy():
+            try:
+                await self.sessions.recover(workspace.id)
+            except HaloError as error:
+                logger("runtime").error("workspace not recovered", workspace=workspace.path, error=error.message)
+
+    async def close(self) -> None:
+        """Refuse new turns, land running ones for the next boot, end plugins and storage; bounded, and once."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        self.stopping.set()
+        if hasattr(self, "host"):
+            await self.sessions.close(list(self.workspaces.seats.values()), "land")
+            await self.hooks.tell(hookspecs.runtime_stopping, host=self.host)
+            await self.workspaces.close()
+        await self.supervisor.close()
+        if hasattr(self, "_models"):
+            await self._models.close()
+        await self.hooks.close()
+        if hasattr(self, "data"):
+            await self.data.close()
+
+    def _folder(self, workspace: str) -> Path:
+        return Path(self.workspaces.seats[workspace].workspace.path)
+
+    def _failed(self, failure: PluginFailed) -> None:
+        self.plugins.degrade(failure)
+        if failure.hook != "plugin_failed":
+            self.hooks.notify(hookspecs.plugin_failed, failure=failure)
+
+
+class _Engine:
+    """The kernel's own storage, registered through the same hook as anybody's."""
+
+    @hookspecs.hook
+    def provide_storage(self) -> Sequence[Storage]:
+        from .sqlite import SqliteStorage
+
+        return [SqliteStorage()]
+
+
+def _engine() -> object:
+    return _Engine()
+
+
+def _chosen(engines: Sequence[Storage]) -> Storage:
+    if not engines:
+        raise StorageUnavailable("no storage engine is registered")
+    if len(engines) > 1:
+        others = [engine for engine in engines if _ENGINE not in engine.schemes]
+        if len(others) == 1:
+            return others[0]
+    return engines[0]
+
+
+def _without_collisions(found: Sequence[tuple[str, Route]], plugins: Plugins) -> Sequence[tuple[str, Route]]:
+    """Leave out every route that two plugins claim, and name both."""
+    claims: dict[tuple[str, str], list[str]] = {}
+    for plugin, route in found:
+        claims.setdefault((route.method, route.path), []).append(plugin)
+    for (method, path), owners in claims.items():
+        if len(owners) > 1:
+            names = " and ".join(sorted(set(owners)))
+            message = f"{method} {path} is claimed by {names}; none of them answers it"
+            for owner in set(owners):
+                plugins.degrade(PluginFailed(message, plugin=owner, hook="provide_routes"))
+            logger("runtime").error("route claimed twice", method=method, path=path, plugins=names)
+    return [(plugin, route) for plugin, route in found if len(claims[route.method, route.path]) == 1]

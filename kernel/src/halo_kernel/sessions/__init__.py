@@ -1,0 +1,7 @@
+"""Sessions: opened once, owned by one process, one run at a time."""
+
+from .registry import Sessions
+from .rows import MAX_ID
+from .session import LiveSession
+
+__all__ = ["MAX_ID", "LiveSession", "Sessions"]

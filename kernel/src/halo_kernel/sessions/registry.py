@@ -1,0 +1,157 @@
+"""The sessions of this home: opened once, shared by all who ask, filtered by principal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
+
+from ..access import fold_access
+from ..contracts import Tx
+from ..errors import HaloError, NotFound
+from ..log import logger
+from ..records import Access, AgentSpec, Event, Principal, SessionInfo
+from . import rows
+from .seat import Seat
+from .session import LiveSession
+
+_CLOSE_SECONDS = 8.0
+
+
+class Sessions:
+    """See `contracts.Sessions`. `seat_of` opens a workspace by id."""
+
+    def __init__(self, seat_of: Callable[[str], Awaitable[Seat]]) -> None:
+        self._seat_of = seat_of
+        self._opening: dict[tuple[str, str], asyncio.Task[LiveSession]] = {}
+
+    async def open(
+        self, session: str, *, workspace: str, principal: Principal, agent: str | None = None, create: bool = False
+    ) -> LiveSession:
+        """See `contracts.Sessions.open`."""
+        seat = await self._seat_of(workspace)
+        rows.check_id(session)
+        try:
+            await seat.database.read(lambda tx: rows.find(tx, session, workspace=seat.workspace, principal=principal))
+        except NotFound:
+            if not create:
+                raise
+            await self._make(seat, session, principal=principal, agent=agent, access=None, origin="cli", title="")
+        return await self._live(seat, session, principal)
+
+    async def create(
+        self,
+        *,
+        workspace: str,
+        principal: Principal,
+        agent: str | None = None,
+        access: Access | None = None,
+        origin: str = "sid",
+        title: str = "",
+    ) -> LiveSession:
+        """See `contracts.Sessions.create`."""
+        seat = await self._seat_of(workspace)
+        session = rows.check_id(f"{origin}_{_base36(seat.stamp())}_{seat.clock.new_id(64)[:6]}")
+        await self._make(seat, session, principal=principal, agent=agent, access=access, origin=origin, title=title)
+        return await self._live(seat, session, principal)
+
+    async def list(
+        self, *, workspace: str, principal: Principal, before: int | None = None, limit: int = 50
+    ) -> Sequence[SessionInfo]:
+        """See `contracts.Sessions.list`."""
+        seat = await self._seat_of(workspace)
+        count = max(1, min(limit, 500))
+        return await seat.database.read(
+            lambda tx: rows.newest(tx, workspace=seat.workspace, principal=principal, before=before, limit=count)
+        )
+
+    async def recover(self, workspace: str) -> int:
+        """Take over what a crash cut and what waits in a workspace; return the number of sessions woken."""
+        seat = await self._seat_of(workspace)
+        owed = await seat.database.read(_owed)
+        for session, owner in owed:
+            try:
+                live = await self._live(seat, session, Principal(name=owner))
+                await live.revive()
+            except HaloError as error:
+                logger("sessions").error("could not recover a session", session=session, error=error.message)
+        return len(owed)
+
+    async def close(self, seats: Sequence[Seat], mode: Literal["abort", "land"]) -> None:
+        """Close every open session, at most 8 s."""
+        closing = [session.close(mode) for seat in seats for session in list(seat.sessions.values())]
+        if closing:
+            await asyncio.wait(closing, timeout=_CLOSE_SECONDS)
+
+    async def _make(
+        self,
+        seat: Seat,
+        session: str,
+        *,
+        principal: Principal,
+        agent: str | None,
+        access: Access | None,
+        origin: str,
+        title: str,
+    ) -> None:
+        spec: AgentSpec = seat.find_agent(seat.workspace, agent)
+        level = fold_access(principal.access, access or principal.access)
+        journal, at = seat.clock.new_id(), seat.clock.now()
+
+        def write(tx: Tx) -> tuple[Event, ...]:
+            return rows.insert(
+                tx,
+                session,
+                agent=spec.id,
+                access=level,
+                principal=principal,
+                origin=origin,
+                title=title,
+                journal=journal,
+                at=at,
+            )
+
+        await seat.database.write(write)
+
+    async def _live(self, seat: Seat, session: str, principal: Principal) -> LiveSession:
+        """Return the one open instance; all who ask while it opens share one opening."""
+        while (live := seat.sessions.get(session)) is not None and live.closed:
+            await asyncio.shield(live.close())
+        if live is not None:
+            return live
+        key = (seat.workspace.id, session)
+        task = self._opening.get(key)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._open(seat, session, principal))
+            self._opening[key] = task
+            task.add_done_callback(lambda done: self._opened(key, done))
+        return await asyncio.shield(task)
+
+    def _opened(self, key: tuple[str, str], task: asyncio.Task[LiveSession]) -> None:
+        self._opening.pop(key, None)
+        if not task.cancelled():
+            task.exception()
+
+    async def _open(self, seat: Seat, session: str, principal: Principal) -> LiveSession:
+        info = await seat.database.read(
+            lambda tx: rows.find(tx, session, workspace=seat.workspace, principal=principal)
+        )
+        live = LiveSession(seat, info, seat.find_agent(seat.workspace, info.agent))
+        seat.sessions[session] = live
+        return live
+
+
+def _owed(tx: Tx) -> list[tuple[str, str]]:
+    found = tx.execute(
+        "SELECT id, principal FROM sessions WHERE parked = 0 AND deleted_at IS NULL AND (id IN"
+        " (SELECT root FROM runs) OR id IN (SELECT session FROM inbox WHERE state = 'waiting')) ORDER BY id"
+    )
+    return [(str(session), str(owner)) for session, owner in found]
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    while number:
+        number, rest = divmod(number, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[rest] + digits
+    return digits or "0"

@@ -1,0 +1,102 @@
+"""The row of a session: made, read and listed, always for a principal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ..contracts import Tx
+from ..errors import BadInput, NotFound
+from ..journal import append
+from ..records import Access, Event, Principal, SessionCreated, SessionInfo, WorkspaceInfo
+
+MAX_ID = 120
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,119}")
+_COLUMNS = (
+    "s.id, s.root, s.parent, s.agent, s.access, s.principal, s.origin, s.title, s.model, s.head,"
+    " s.created_at, s.updated_at, s.stopped_at, s.archived_at, s.parked, r.session IS NOT NULL"
+)
+_FROM = "FROM sessions s LEFT JOIN runs r ON r.session = s.id"
+
+
+def check_id(session: str) -> str:
+    """Return `session` if it can name a session. Raises `BadInput`."""
+    if not _ID.fullmatch(session):
+        raise BadInput(
+            f"a session id has 1 to {MAX_ID} letters, digits, '_', '-', '.' or ':'; first a letter, digit or '_'",
+            field="session",
+        )
+    return session
+
+
+def insert(
+    tx: Tx,
+    session: str,
+    *,
+    agent: str,
+    access: Access,
+    principal: Principal,
+    origin: str,
+    title: str,
+    journal: str,
+    at: int,
+) -> tuple[Event, ...]:
+    """Make a root session with its first event; an id that is taken gives no event."""
+    made = tx.one(
+        "INSERT INTO sessions(id, root, journal, agent, access, principal, origin, title, created_at, updated_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING RETURNING id",
+        (session, session, journal, agent, access, principal.name, origin, title, at, at),
+    )
+    if made is None:
+        return ()
+    body = SessionCreated(agent=agent, access=access, principal=principal.name, title=title)
+    return append(tx, session, [body], at=at)
+
+
+def find(tx: Tx, session: str, *, workspace: WorkspaceInfo, principal: Principal) -> SessionInfo:
+    """Return a session of `principal`. Raises `NotFound`, for a foreign one too."""
+    row = tx.one(
+        f"SELECT {_COLUMNS} {_FROM} WHERE s.id = ? AND s.principal = ? AND s.deleted_at IS NULL",
+        (session, principal.name),
+    )
+    if row is None:
+        raise NotFound(f"there is no session {session} in this workspace")
+    return _info(row, workspace)
+
+
+def newest(
+    tx: Tx, *, workspace: WorkspaceInfo, principal: Principal, before: int | None, limit: int
+) -> Sequence[SessionInfo]:
+    """Return root sessions of `principal`, the last changed first."""
+    rows = tx.execute(
+        f"SELECT {_COLUMNS} {_FROM} WHERE s.principal = ? AND s.parent IS NULL AND s.deleted_at IS NULL"
+        " AND s.updated_at < ? ORDER BY s.updated_at DESC, s.id DESC LIMIT ?",
+        (principal.name, before if before is not None else 1 << 62, limit),
+    )
+    return [_info(row, workspace) for row in rows]
+
+
+def _info(row: tuple[Any, ...], workspace: WorkspaceInfo) -> SessionInfo:
+    session, root, parent, agent, access, principal, origin, title, model, head = row[:10]
+    created, updated, stopped, archived, parked, running = row[10:]
+    return SessionInfo(
+        id=session,
+        root=root,
+        parent=parent,
+        workspace=workspace.id,
+        folder=workspace.path,
+        agent=agent,
+        access=access,
+        principal=principal,
+        origin=origin,
+        title=title,
+        model=model,
+        head=head,
+        state="running" if running else "idle",
+        created_at=created,
+        updated_at=updated,
+        stopped=stopped is not None,
+        archived=archived is not None,
+        parked=bool(parked),
+    )

@@ -1,0 +1,108 @@
+"""One open workspace as its sessions see it: what they share, and which of them are in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .. import hookspecs
+from ..contracts import Clock, Database, Lease, Tool, Tx
+from ..folds import History
+from ..hooks import Hooks
+from ..journal import Feed
+from ..log import logger
+from ..models import Models
+from ..records import AgentSpec, WorkspaceInfo
+from ..turns import Desk, Limits
+
+if TYPE_CHECKING:
+    from .session import LiveSession
+
+_KEPT_OPEN = 64
+
+
+@dataclass(kw_only=True)
+class Seat:
+    """Shared by the sessions of one workspace; `sessions` are the open ones, the longest idle first."""
+
+    workspace: WorkspaceInfo
+    database: Database
+    feed: Feed
+    hooks: Hooks
+    models: Models
+    clock: Clock
+    boot: str
+    stopping: asyncio.Event
+    limits: Limits
+    max_queue: int
+    find_agent: Callable[[WorkspaceInfo, str | None], AgentSpec]
+    spawn: Callable[[str, Coroutine[Any, Any, None]], None]
+    mark_busy: Callable[[], Awaitable[None]]
+    sessions: dict[str, LiveSession] = field(default_factory=dict[str, "LiveSession"])
+    _stamped: int = 0
+
+    def stamp(self) -> int:
+        """Return the arrival time of a message; this process never gives the same one twice."""
+        self._stamped = max(self.clock.now(), self._stamped + 1)
+        return self._stamped
+
+    async def desk(self, session: LiveSession, lease: Lease, history: History, stirred: asyncio.Event) -> Desk:
+        """Return what the turns of `session` work with."""
+        return Desk(
+            session=session,
+            database=self.database,
+            feed=self.feed,
+            lease=lease,
+            hooks=self.hooks,
+            models=self.models,
+            clock=self.clock,
+            history=history,
+            tools=await self._tools(session),
+            limits=self.limits,
+            boot=self.boot,
+            stirred=stirred,
+        )
+
+    async def _tools(self, session: LiveSession) -> dict[str, Tool]:
+        tools: dict[str, Tool] = {}
+        for plugin, tool in await self.hooks.gather(hookspecs.provide_tools, session=session):
+            if tool.spec.name in tools:
+                logger("sessions").warning(
+                    "two plugins offer one tool; the first is used", tool=tool.spec.name, plugin=plugin
+                )
+                continue
+            tools[tool.spec.name] = tool
+        return tools
+
+    def rested(self, session: str) -> None:
+        """A session has nothing to do; beyond a number of open ones the longest idle is closed."""
+        live = self.sessions.pop(session, None)
+        if live is None:
+            return
+        self.sessions[session] = live
+        idle = [name for name, other in self.sessions.items() if not other.running]
+        for name in idle[: max(0, len(self.sessions) - _KEPT_OPEN)]:
+            self.sessions[name].close()
+
+    def left(self, session: LiveSession) -> None:
+        """A session is closed; a newer one of the same id stays."""
+        if self.sessions.get(session.info.id) is session:
+            del self.sessions[session.info.id]
+
+    async def watch_inbox(self) -> None:
+        """Wake the sessions held here for which another process accepted a message."""
+        bell = self.database.listen("inbox")
+        try:
+            while True:
+                await bell.wait()
+                for session in await self.database.read(_sessions_with_waiting_rows):
+                    if session in self.sessions:
+                        self.sessions[session].stir()
+        finally:
+            bell.close()
+
+
+def _sessions_with_waiting_rows(tx: Tx) -> Sequence[str]:
+    return [str(row[0]) for row in tx.execute("SELECT DISTINCT session FROM inbox WHERE state = 'waiting'")]

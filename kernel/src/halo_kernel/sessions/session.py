@@ -1,0 +1,323 @@
+"""A session in memory: it takes messages, runs one turn at a time, and is closed once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from typing import Literal
+
+from msgspec.structs import replace
+
+from .. import hookspecs
+from ..access import fold_access
+from ..contracts import Lease, Update
+from ..errors import BadInput, Conflict, LeaseHeld, SessionClosed, Stopping
+from ..folds import history_of
+from ..inbox import accept, next_batch, result_of, waiting, withdraw
+from ..journal import append, read
+from ..log import logger
+from ..records import (
+    AgentSpec,
+    AssistantMessage,
+    Body,
+    Event,
+    Foreign,
+    Incoming,
+    Principal,
+    Receipt,
+    SessionInfo,
+    State,
+    TurnResult,
+    plain_text,
+)
+from ..recovery import recover_tree
+from ..turns import Desk, Turn
+from .prompts import PromptHandle
+from .rows import find
+from .seat import Seat
+
+MAX_TEXT = 1_000_000
+_CLOSE_SECONDS = 5.0
+_HELD_SECONDS = 1.0
+
+
+class LiveSession:
+    """See `contracts.Session`. `seat` is the place in its workspace that it works from."""
+
+    def __init__(self, seat: Seat, info: SessionInfo, agent: AgentSpec) -> None:
+        self._seat = seat
+        self._info = info
+        self.agent = agent
+        self._desk: Desk | None = None
+        self._lease: Lease | None = None
+        self._driver: asyncio.Task[None] | None = None
+        self._turn: Turn | None = None
+        self._stirred = asyncio.Event()
+        self._prompts: dict[int, list[PromptHandle]] = {}
+        self._yielded: list[PromptHandle] = []
+        self._writes: set[asyncio.Task[None]] = set()
+        self._digest = ""
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def info(self) -> SessionInfo:
+        """What lists show, as of the last turn, with the state as of now."""
+        state: State = "closed" if self.closed else "running" if self.running else "idle"
+        return replace(self._info, state=state)
+
+    @property
+    def running(self) -> bool:
+        """Whether a turn is active or about to start."""
+        return self._driver is not None or bool(self._writes)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed or closing."""
+        return self._closing is not None
+
+    # Arrival
+
+    async def submit(self, message: Incoming) -> Receipt:
+        """See `contracts.Session.submit`."""
+        receipt, fresh = await self._accept(message)
+        if fresh:
+            self._arrived(message, receipt)
+        return receipt
+
+    def prompt(self, message: Incoming) -> PromptHandle:
+        """See `contracts.Session.prompt`."""
+        self._check_open()
+        handle = PromptHandle(self._cancel_prompt)
+        task = asyncio.get_running_loop().create_task(self._write_prompt(message, handle))
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+        return handle
+
+    async def _write_prompt(self, message: Incoming, handle: PromptHandle) -> None:
+        try:
+            receipt, fresh = await self._accept(message)
+            if not fresh and await self._answer_repeat(handle, receipt):
+                return
+        except Exception as error:
+            handle.fail(error)
+            return
+        handle.accept(receipt)
+        self._prompts.setdefault(receipt.row, []).append(handle)
+        if handle.cancelled:
+            await self._cancel_prompt(handle)
+        elif fresh:
+            self._arrived(message, receipt)
+
+    async def _answer_repeat(self, handle: PromptHandle, receipt: Receipt) -> bool:
+        """Settle the handle of a message that came before, if it is answered; false when its turn is still to end."""
+        result = await self._seat.database.read(lambda tx: result_of(tx, receipt.row))
+        if result is None and receipt.session == self._info.id:
+            return False
+        handle.accept(receipt)
+        if result is not None:
+            handle.settle(result)
+        else:
+            handle.fail(Conflict(f"this key was used for a message to session {receipt.session}"))
+        return True
+
+    async def _cancel_prompt(self, handle: PromptHandle) -> None:
+        receipt = handle.receipt
+        if receipt is None:
+            return
+        if await self._seat.database.write(lambda tx: withdraw(tx, receipt.row)):
+            self._settle_rows([receipt.row], TurnResult(session=self._info.id, turn="", outcome="cancelled"))
+        elif self._turn is not None and receipt.row in {row.row for row in self._turn.rows}:
+            self._turn.token.request("cancelled")
+
+    async def _accept(self, message: Incoming) -> tuple[Receipt, bool]:
+        self._check_open()
+        self._check_message(message)
+        seat, session = self._seat, self._info.id
+        await seat.mark_busy()
+        key = message.key or f"auto:{seat.clock.new_id()}"
+        at = seat.stamp()
+        access = fold_access(self._info.access, message.principal.access, message.access or self._info.access)
+        cap = seat.max_queue
+        return await seat.database.write(
+            lambda tx: accept(tx, session, message, key=key, at=at, access=access, cap=cap)
+        )
+
+    def _arrived(self, message: Incoming, receipt: Receipt) -> None:
+        self._stirred.set()
+        self._seat.hooks.notify(hookspecs.message_received, session=self.info, receipt=receipt)
+        if message.mode == "interrupt_hard" and self._turn is not None:
+            self._turn.token.request("interrupted")
+        self.wake()
+
+    def _check_open(self) -> None:
+        if self._closing is not None:
+            raise SessionClosed(f"session {self._info.id} is closed", advice="open it again")
+        if self._seat.stopping.is_set():
+            raise Stopping("the server is shutting down", advice="send again when it is back")
+
+    def _check_message(self, message: Incoming) -> None:
+        if not message.text.strip():
+            raise BadInput("text must not be empty", field="text")
+        if len(message.text) > MAX_TEXT:
+            raise BadInput(f"text may have at most {MAX_TEXT} characters, not {len(message.text)}", field="text")
+        if "\0" in message.text:
+            raise BadInput("text must not contain U+0000", field="text")
+        if message.key is not None and not 1 <= len(message.key) <= 300:
+            raise BadInput("key must have 1 to 300 characters", field="key")
+
+    # Running
+
+    def stir(self) -> None:
+        """Something may have arrived by another way than `submit`."""
+        self._stirred.set()
+        self.wake()
+
+    def wake(self) -> None:
+        """Start the driver if it is not there; it looks for waiting rows itself."""
+        if self._driver is None and self._closing is None and not self._seat.stopping.is_set():
+            self._driver = asyncio.get_running_loop().create_task(self._drive())
+            self._driver.add_done_callback(self._driven)
+
+    def _driven(self, task: asyncio.Task[None]) -> None:
+        self._driver = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger("sessions").error("session stopped running", session=self._info.id, error=repr(error))
+            self._fail_prompts(error)
+            self._seat.spawn(f"retry {self._info.id}", self._retry())
+        elif self._stirred.is_set():
+            self.wake()
+        else:
+            self._seat.rested(self._info.id)
+
+    async def _drive(self) -> None:
+        """Run turns until nothing waits that this process may run."""
+        session = self._info.id
+        while not self._seat.stopping.is_set():
+            self._stirred.clear()
+            rows = await self._seat.database.read(lambda tx: waiting(tx, session))
+            batch = next_batch(rows)
+            if not batch or self._closing is not None:
+                return
+            if self._desk is None:
+                if not await self._sit_down():
+                    return
+                continue
+            desk = self._desk
+            self._turn = Turn(desk, batch, context_digest=self._digest)
+            try:
+                result = await self._turn.run()
+            finally:
+                turn, self._turn = self._turn, None
+            self._digest = turn.context_digest
+            await self._refresh()
+            if turn.token.reason == "landed" and turn.token.requested:
+                return
+            if result is not None:
+                self._finish(turn, result)
+
+    def _finish(self, turn: Turn, result: TurnResult) -> None:
+        rows = [row.row for row in turn.rows]
+        if result.outcome != "yielded":
+            self._settle_rows(rows, result)
+            return
+        # Whoever asked for a turn that gave way is answered by the next one.
+        owed = [handle for row in rows for handle in self._prompts.pop(row, [])]
+        self._yielded.extend(owed)
+
+    async def revive(self) -> None:
+        """Take over after a crash: end what was cut, then go on with what waits."""
+        if self._driver is None and await self._sit_down():
+            self.stir()
+
+    async def _sit_down(self) -> bool:
+        """Take the tree's lease, mend what a crash cut, and load the history. False: held elsewhere, or parked."""
+        seat, info = self._seat, self._info
+        try:
+            lease = await seat.database.lease(f"tree:{info.root}")
+        except LeaseHeld:
+            seat.spawn(f"wait for {info.root}", self._retry())
+            return False
+        self._lease = lease
+        await recover_tree(seat.database, lease, info.root, session=info.id, clock=seat.clock, boot=seat.boot)
+        await self._refresh()
+        if self._info.parked:
+            return False
+        events = await seat.database.read(lambda tx: read(tx, info.id))
+        self._desk = await seat.desk(self, lease, history_of(events), self._stirred)
+        return True
+
+    async def _retry(self) -> None:
+        self._desk = None
+        await self._seat.clock.sleep(_HELD_SECONDS)
+        self.wake()
+
+    async def _refresh(self) -> None:
+        seat, info = self._seat, self._info
+        owner = Principal(name=info.principal)
+        self._info = await seat.database.read(lambda tx: find(tx, info.id, workspace=seat.workspace, principal=owner))
+
+    # Stopping
+
+    def interrupt(self) -> bool:
+        """Cancel the active run; waiting messages stay. Returns whether there was one."""
+        if self._turn is None:
+            return False
+        self._turn.token.request("cancelled")
+        return True
+
+    def close(self, mode: Literal["abort", "land"] = "land") -> asyncio.Task[None]:
+        """Close once; every caller gets the same task. `land` leaves an unfinished turn for the next boot."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close(mode))
+        return self._closing
+
+    async def _close(self, mode: Literal["abort", "land"]) -> None:
+        if self._turn is not None:
+            self._turn.token.request("cancelled" if mode == "abort" else "landed")
+        pending: set[asyncio.Task[None]] = set(self._writes)
+        if self._driver is not None:
+            pending.add(self._driver)
+        if pending:
+            _, late = await asyncio.wait(pending, timeout=_CLOSE_SECONDS)
+            if late:
+                logger("sessions").warning("closed over a run that does not end", session=self._info.id)
+        self._fail_prompts(Stopping("the session was closed before this message was answered"))
+        if self._lease is not None:
+            await self._lease.release()
+        self._seat.left(self)
+
+    # Handles
+
+    def _settle_rows(self, rows: Sequence[int], result: TurnResult) -> None:
+        for handle in [*self._yielded, *(h for row in rows for h in self._prompts.pop(row, []))]:
+            handle.settle(result)
+        self._yielded.clear()
+
+    def _fail_prompts(self, error: BaseException) -> None:
+        handles = [*self._yielded, *(handle for found in self._prompts.values() for handle in found)]
+        self._prompts.clear()
+        self._yielded.clear()
+        for handle in handles:
+            handle.fail(error)
+
+    # Reading and plugins' events
+
+    def events(self, after: str | None = None, *, live: bool = False) -> AsyncGenerator[Update, None]:
+        """See `contracts.Session.events`."""
+        return self._seat.feed.follow(self._info.id, after, live=live)
+
+    async def output(self) -> str:
+        """Return the last finished answer's text."""
+        session = self._info.id
+        events = await self._seat.database.read(lambda tx: read(tx, session))
+        answers = [event.body for event in events if isinstance(event.body, AssistantMessage)]
+        return plain_text(answers[-1].content) if answers else ""
+
+    async def append(self, bodies: Sequence[Body]) -> Sequence[Event]:
+        """Write a plugin's own events. Raises `BadInput` for a kernel's kind."""
+        if any(not isinstance(body, Foreign) for body in bodies):
+            raise BadInput("a plugin appends only kinds of its own, as Foreign bodies", field="bodies")
+        session, at = self._info.id, self._seat.clock.now()
+        events = await self._seat.database.write(lambda tx: append(tx, session, bodies, at=at))
+        self._seat.feed.publish(events)
+        return events

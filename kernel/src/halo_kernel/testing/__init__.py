@@ -1,0 +1,18 @@
+"""The kit for tests of the kernel and of plugins. A server never loads it."""
+
+from .clock import VirtualClock
+from .kernels import SimplePlugin, running_kernel
+from .model import Answer, Calls, Fail, Hang, Pieces, ScriptedModel, Step
+
+__all__ = [
+    "Answer",
+    "Calls",
+    "Fail",
+    "Hang",
+    "Pieces",
+    "ScriptedModel",
+    "SimplePlugin",
+    "Step",
+    "VirtualClock",
+    "running_kernel",
+]

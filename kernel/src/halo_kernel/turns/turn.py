@@ -1,0 +1,332 @@
+"""One turn: it consumes inbox rows, asks the model and runs its tools until it rests, and records how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from .. import hookspecs
+from ..contracts import Tx
+from ..errors import HaloError, ModelError
+from ..inbox import Waiting, consume, next_batch, waiting
+from ..journal import append
+from ..log import logger
+from ..models import Answer, Attempt, call_model
+from ..records import (
+    AssistantCut,
+    AssistantDiscarded,
+    AssistantMessage,
+    Body,
+    Delta,
+    Event,
+    HookSkipped,
+    InputAdded,
+    ModelRequest,
+    Offer,
+    Outcome,
+    PreparedInput,
+    SessionTitled,
+    ToolCall,
+    TurnEnded,
+    TurnResult,
+    TurnStarted,
+    UsageRecorded,
+    plain_text,
+)
+from ..repair import repair_history
+from .batch import run_batch
+from .cancel import CancelToken, Stopped, run_stoppable
+from .context import Context, prepare_context
+from .desk import Desk
+
+_PARTIAL_SECONDS = 0.5
+_TITLE_CHARS = 60
+
+
+class Turn:
+    """One turn of a session. `rows` grows when steering input joins it; `token` stops it."""
+
+    def __init__(self, desk: Desk, rows: Sequence[Waiting], *, context_digest: str = "") -> None:
+        self.id = desk.clock.new_id(128)
+        self.rows = list(rows)
+        self.token = CancelToken()
+        self.context_digest = context_digest
+        self._desk = desk
+        self._session = desk.session.info.id
+        self._attempt: Attempt | None = None
+        self._answer = ""
+        self._model = ""
+        self._steps = 0
+        self._kept_at = 0.0
+
+    async def run(self) -> TurnResult | None:
+        """Run to the end and return the result; None when its rows were settled by somebody else before it began.
+
+        A turn that is landed for a shutdown records what has been streamed and no end: the next boot goes on.
+        """
+        try:
+            if not await self._begin():
+                return None
+            return await self._work()
+        except Stopped:
+            return await self._stopped()
+        except HaloError as error:
+            kind = error.kind if isinstance(error, ModelError) else type(error).__name__
+            advice = f" — {error.advice}" if error.advice else ""
+            return await self._end("failed", error=f"{error.message}{advice}", kind=kind)
+        except Exception as error:
+            logger("turns").error("turn failed", session=self._session, turn=self.id, exc_info=True)
+            return await self._end("failed", error=f"internal error: {error!r}", kind="internal")
+
+    async def _begin(self) -> bool:
+        desk, rows, now = self._desk, self.rows, self._desk.clock.now()
+        inputs, skipped = await self._prepare_input(rows)
+        titled = _title(desk.session.info.title, inputs)
+        first = rows[0]
+        start = TurnStarted(rows=tuple(row.row for row in rows), cause=first.cause, access=first.access)
+
+        def write(tx: Tx) -> tuple[Event, ...]:
+            if not consume(tx, rows, self.id):
+                return ()
+            root = desk.session.info.root
+            tx.execute(
+                "INSERT INTO runs(session, root, turn, boot, started_at) VALUES (?, ?, ?, ?, ?)",
+                (self._session, root, self.id, desk.boot, now),
+            )
+            if titled:
+                tx.execute("UPDATE sessions SET title = ? WHERE id = ?", (titled, self._session))
+            bodies: list[Body] = [SessionTitled(title=titled)] if titled else []
+            return append(tx, self._session, [start, *bodies, *inputs, *skipped], at=now, turn=self.id)
+
+        if not await desk.commit(write):
+            return False
+        desk.hooks.notify(hookspecs.run_started, session=desk.session.info, turn=self.id)
+        return True
+
+    async def _prepare_input(self, rows: Sequence[Waiting]) -> tuple[list[InputAdded], list[HookSkipped]]:
+        batch = [
+            PreparedInput(row=row.row, text=row.text, content=row.text, sender=row.principal, stamp=_stamp(row.at))
+            for row in rows
+        ]
+        prepared, failures = await self._desk.hooks.fold(hookspecs.prepare_input, batch, session=self._desk.session)
+        keys = {row.row: row.key for row in rows}
+        inputs = [
+            InputAdded(row=p.row, key=keys[p.row], text=p.text, content=p.content, sender=p.sender, stamp=p.stamp)
+            for p in (prepared if [p.row for p in prepared] == list(keys) else batch)
+        ]
+        skipped = [HookSkipped(plugin=failure.plugin, hook=failure.hook, error=str(failure)) for failure in failures]
+        return inputs, skipped
+
+    async def _work(self) -> TurnResult:
+        desk, access = self._desk, self.rows[0].access
+        context = await run_stoppable(
+            prepare_context(desk.hooks, desk.session, desk.tools, access), self.token, name="prepare_context"
+        )
+        offer = await run_stoppable(self._choose(), self.token, name="choice of a model")
+        if context.event.digest != self.context_digest:
+            await self._record([context.event])
+            self.context_digest = context.event.digest
+        while self._steps < desk.limits.max_steps:
+            self._steps += 1
+            calls = await self._step(context, offer)
+            if calls is None:
+                return self._result("succeeded")
+            if not calls:
+                continue
+            await run_batch(desk, calls, context.tools, turn=self.id, access=access, token=self.token)
+            if await self._give_way():
+                return await self._end("yielded")
+        return await self._end("failed", error=f"the turn took {self._steps} steps without an answer", kind="max_steps")
+
+    async def _step(self, context: Context, offer: Offer) -> list[ToolCall] | None:
+        """Ask the model once. Return its calls; none, and the turn goes on with steering input; None: it has ended."""
+        answer = await run_stoppable(self._ask(context, offer), self.token, name="model call")
+        self._attempt = None
+        calls = [block for block in answer.content if isinstance(block, ToolCall)]
+        if answer.stop.reason == "refusal":
+            raise ModelError(
+                f"the model declined to respond: {answer.stop.detail or 'no reason given'}", kind="refused"
+            )
+        self._answer = plain_text(answer.content) or self._answer
+        bodies = self._bodies(answer)
+        if calls:
+            await self._record(bodies, forget_partial=True)
+            return calls
+        joining = await self._joining()
+        steering = [row for row in joining if row.mode == "steer"]
+        if steering and await self._steer(steering, bodies):
+            return []
+        await self._end("succeeded", bodies=bodies)
+        return None
+
+    async def _choose(self) -> Offer:
+        desk = self._desk
+        offer, _ = await desk.models.choose(desk.session.agent)
+        name = await desk.hooks.first(hookspecs.resolve_model, name=offer.model, session=desk.session)
+        self._model = name or offer.model
+        return offer
+
+    async def _ask(self, context: Context, offer: Offer) -> Answer:
+        desk, wish = self._desk, self._desk.session.agent.model
+        request = ModelRequest(
+            model=self._model.partition("/")[2],
+            system=context.system,
+            messages=repair_history(desk.history.messages()),
+            tools=context.specs,
+            max_tokens=(wish.max_tokens if wish else None) or offer.max_tokens,
+            endpoint=wish.endpoint if wish else None,
+            session=self._session,
+            options=wish.options if wish else {},
+        )
+        return await call_model(
+            desk.models.provider(self._model),
+            request,
+            clock=desk.clock,
+            idle_timeout=desk.limits.idle_timeout,
+            max_attempts=desk.limits.max_attempts,
+            on_delta=self._delta,
+            on_failure=self._discard,
+        )
+
+    def _bodies(self, answer: Answer) -> list[Body]:
+        usage = answer.usage
+        return [
+            AssistantMessage(
+                reply=answer.reply,
+                content=answer.content,
+                stop=answer.stop.reason,
+                model=self._model,
+                attempt=answer.attempt,
+            ),
+            UsageRecorded(
+                reply=answer.reply,
+                model=self._model,
+                input=usage.input,
+                output=usage.output,
+                cache_read=usage.cache_read,
+                cache_write=usage.cache_write,
+                first_ms=answer.first_ms,
+                ms=answer.ms,
+            ),
+        ]
+
+    def _delta(self, attempt: Attempt, text: str, thinking: bool) -> None:
+        self._attempt = attempt
+        offset = len(attempt.thinking if thinking else attempt.text)
+        self._desk.feed.publish_delta(
+            Delta(session=self._session, turn=self.id, reply=attempt.reply, offset=offset, text=text, thinking=thinking)
+        )
+        now = self._desk.clock.monotonic()
+        if not thinking and now - self._kept_at >= _PARTIAL_SECONDS:
+            self._kept_at = now
+            self._keep_partial(attempt.reply, attempt.text + text)
+
+    def _keep_partial(self, reply: str, text: str) -> None:
+        """Store what has been streamed; a failure costs only the partial, the answer itself is written later."""
+        desk, values = self._desk, (self._session, self.id, reply, text.replace("\0", ""))
+
+        def write(tx: Tx) -> None:
+            desk.lease.check(tx)
+            tx.execute("INSERT OR REPLACE INTO partials(session, turn, reply, text) VALUES (?, ?, ?, ?)", values)
+
+        task = asyncio.ensure_future(desk.database.write(write))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def _discard(self, attempt: Attempt, error: ModelError) -> None:
+        self._attempt = None
+        body = AssistantDiscarded(
+            reply=attempt.reply, reason=error.kind, error=error.message, attempt=attempt.number, text=attempt.text
+        )
+        await self._record([body], forget_partial=True)
+
+    async def _joining(self) -> list[Waiting]:
+        """Return the waiting rows that may belong to this turn, if anything may have arrived."""
+        desk = self._desk
+        if not desk.stirred.is_set():
+            return []
+        rows = await desk.database.read(lambda tx: waiting(tx, self._session))
+        return [row for row in next_batch([self.rows[0], *rows]) if row is not self.rows[0]]
+
+    async def _give_way(self) -> bool:
+        """After a batch: let steering input join, and tell whether newer input wants a turn of its own."""
+        joining = await self._joining()
+        if any(row.mode in ("interrupt_soft", "interrupt_hard") for row in joining):
+            return True
+        steering = [row for row in joining if row.mode == "steer"]
+        if steering:
+            await self._steer(steering, [])
+        return False
+
+    async def _steer(self, rows: list[Waiting], bodies: list[Body]) -> bool:
+        inputs, skipped = await self._prepare_input(rows)
+        now = self._desk.clock.now()
+
+        def write(tx: Tx) -> tuple[Event, ...]:
+            if not consume(tx, rows, self.id):
+                return ()
+            tx.execute("DELETE FROM partials WHERE session = ?", (self._session,))
+            return append(tx, self._session, [*bodies, *inputs, *skipped], at=now, turn=self.id)
+
+        joined = bool(await self._desk.commit(write))
+        if joined:
+            self._desk.feed.forget_partial(self._session)
+            self.rows += rows
+        return joined
+
+    async def _record(self, bodies: Sequence[Body], *, forget_partial: bool = False) -> None:
+        now = self._desk.clock.now()
+
+        def write(tx: Tx) -> tuple[Event, ...]:
+            if forget_partial:
+                tx.execute("DELETE FROM partials WHERE session = ?", (self._session,))
+            return append(tx, self._session, bodies, at=now, turn=self.id)
+
+        await self._desk.commit(write)
+        if forget_partial:
+            self._desk.feed.forget_partial(self._session)
+
+    async def _stopped(self) -> TurnResult | None:
+        attempt = self._attempt
+        if self.token.reason == "landed":
+            if attempt is not None and attempt.text:
+                self._keep_partial(attempt.reply, attempt.text)
+            return None
+        outcome: Outcome = "interrupted" if self.token.reason == "interrupted" else "cancelled"
+        cut: list[Body] = []
+        if attempt is not None and attempt.text:
+            cut = [AssistantCut(reply=attempt.reply, text=attempt.text, reason=outcome)]
+        return await self._end(outcome, bodies=cut)
+
+    async def _end(
+        self, outcome: Outcome, *, bodies: Sequence[Body] = (), error: str = "", kind: str = ""
+    ) -> TurnResult:
+        desk, now = self._desk, self._desk.clock.now()
+        end = TurnEnded(outcome=outcome, error=error, kind=kind, steps=self._steps)
+
+        def write(tx: Tx) -> tuple[Event, ...]:
+            tx.execute("DELETE FROM runs WHERE session = ?", (self._session,))
+            tx.execute("DELETE FROM partials WHERE session = ?", (self._session,))
+            tx.execute("UPDATE sessions SET crashes = 0, model = ? WHERE id = ?", (self._model, self._session))
+            return append(tx, self._session, [*bodies, end], at=now, turn=self.id)
+
+        await desk.commit(write)
+        desk.feed.forget_partial(self._session)
+        result = self._result(outcome, error=error, kind=kind)
+        desk.hooks.notify(hookspecs.run_finished, session=desk.session.info, result=result)
+        return result
+
+    def _result(self, outcome: Outcome, *, error: str = "", kind: str = "") -> TurnResult:
+        return TurnResult(
+            session=self._session, turn=self.id, outcome=outcome, text=self._answer, error=error, kind=kind
+        )
+
+
+def _stamp(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at % 1000:03d}Z"
+
+
+def _title(current: str, inputs: Sequence[InputAdded]) -> str:
+    """Return the title that the first message gives, or '' when there is one already."""
+    words = " ".join(inputs[0].text.split()) if inputs and not current else ""
+    return words[:_TITLE_CHARS]

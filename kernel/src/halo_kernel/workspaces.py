@@ -1,0 +1,211 @@
+"""The workspaces of this home: directories with a `.halo` folder, known by the random id in their database."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from .contracts import AgentSource, Clock, Database, Place, Tx
+from .data import Data
+from .errors import Conflict, HaloError, NotFound, WorkspaceUnusable
+from .log import logger
+from .records import AgentSpec, WorkspaceInfo
+from .schema import WORKSPACE
+from .sessions.seat import Seat
+
+SeatMaker = Callable[[WorkspaceInfo, Database, Callable[[], Awaitable[None]]], Awaitable[Seat]]
+
+
+class Workspaces:
+    """See `contracts.Workspaces`. `make_seat` gives an opened workspace its seat."""
+
+    def __init__(
+        self,
+        data: Data,
+        registry: Database,
+        *,
+        clock: Clock,
+        boot: str,
+        default: str,
+        make_seat: SeatMaker,
+    ) -> None:
+        self._data = data
+        self._registry = registry
+        self.sources: Sequence[AgentSource] = ()
+        self._default = default
+        self._clock = clock
+        self._boot = boot
+        self._marked: set[str] = set()
+        self._make_seat = make_seat
+        self._opening: dict[Path, asyncio.Task[Seat]] = {}
+        self.seats: dict[str, Seat] = {}
+
+    async def open(self, path: str | Path) -> WorkspaceInfo:
+        """See `contracts.Workspaces.open`."""
+        return (await self._at(_checked(Path(path)))).workspace
+
+    async def get(self, workspace: str) -> WorkspaceInfo:
+        """See `contracts.Workspaces.get`."""
+        return (await self.seat(workspace)).workspace
+
+    async def seat(self, workspace: str) -> Seat:
+        """Return the seat of a workspace by id, opening it. Raises `NotFound`, `WorkspaceUnusable`."""
+        if workspace in self.seats:
+            return self.seats[workspace]
+        row = await self._registry.read(lambda tx: tx.one("SELECT path FROM workspaces WHERE id = ?", (workspace,)))
+        if row is None:
+            raise NotFound(f"there is no workspace {workspace}", advice="open its folder first")
+        return await self._at(_checked(Path(row[0])))
+
+    async def list(self) -> Sequence[WorkspaceInfo]:
+        """See `contracts.Workspaces.list`."""
+        rows = await self._registry.read(
+            lambda tx: list(tx.execute("SELECT id, path FROM workspaces ORDER BY used_at DESC, id"))
+        )
+        return [WorkspaceInfo(id=name, path=path) for name, path in rows]
+
+    def agents(self, workspace: WorkspaceInfo) -> Sequence[AgentSpec]:
+        """See `contracts.Workspaces.agents`; the first source that has an id wins."""
+        found: dict[str, AgentSpec] = {}
+        for source in self.sources:
+            for agent in source.list(workspace):
+                found.setdefault(agent.id, agent)
+        return sorted(found.values(), key=lambda agent: (-agent.priority, agent.id))
+
+    def agent(self, workspace: WorkspaceInfo, name: str | None = None) -> AgentSpec:
+        """See `contracts.Workspaces.agent`."""
+        name = name or self._default or None
+        if name is None:
+            agents = [agent for agent in self.agents(workspace) if not agent.internal]
+            if not agents:
+                raise NotFound("there is no agent in this workspace", advice="pip install halo-workspace, or add one")
+            return agents[0]
+        for source in self.sources:
+            agent = source.find(workspace, name)
+            if agent is not None:
+                return agent
+        known = ", ".join(agent.id for agent in self.agents(workspace)) or "none"
+        raise NotFound(f"there is no agent {name!r} in this workspace (there are: {known})")
+
+    async def busy(self) -> Sequence[WorkspaceInfo]:
+        """Return the workspaces in which some process had a duty when it ended, or has one."""
+        rows = await self._registry.read(
+            lambda tx: list(
+                tx.execute("SELECT id, path FROM workspaces WHERE id IN (SELECT workspace FROM busy) ORDER BY id")
+            )
+        )
+        return [WorkspaceInfo(id=name, path=path) for name, path in rows]
+
+    async def close(self) -> None:
+        """Take the busy mark back from every open workspace that owes nothing."""
+        for seat in self.seats.values():
+            try:
+                if not await seat.database.read(_owes):
+                    await self._clear_busy(seat.workspace.id)
+            except HaloError as error:
+                logger("workspaces").warning("busy mark kept", workspace=seat.workspace.path, error=error.message)
+
+    async def _clear_busy(self, workspace: str) -> None:
+        """Delete this process's mark and those of dead ones; a living process clears its own."""
+
+        def write(tx: Tx) -> None:
+            for boot, pid in list(tx.execute("SELECT boot, pid FROM busy WHERE workspace = ?", (workspace,))):
+                if boot == self._boot or not _alive(pid):
+                    tx.execute("DELETE FROM busy WHERE workspace = ? AND boot = ?", (workspace, boot))
+
+        await self._registry.write(write)
+
+    async def _mark_busy(self, workspace: str) -> None:
+        """Say, once a process and before the first duty, that the next boot must look here."""
+        if workspace in self._marked:
+            return
+        boot, pid = self._boot, os.getpid()
+
+        def write(tx: Tx) -> None:
+            tx.execute(
+                "INSERT INTO busy(workspace, boot, pid) VALUES (?, ?, ?) ON CONFLICT(workspace, boot) DO NOTHING",
+                (workspace, boot, pid),
+            )
+
+        await self._registry.write(write)
+        self._marked.add(workspace)
+
+    async def _at(self, path: Path) -> Seat:
+        task = self._opening.get(path)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            task = asyncio.get_running_loop().create_task(self._open(path))
+            self._opening[path] = task
+        return await asyncio.shield(task)
+
+    async def _open(self, path: Path) -> Seat:
+        place = Place(name="halo", scope="workspace", directory=path / ".halo")
+        database = await self._data.open_place(place, WORKSPACE)
+        fresh = self._clock.new_id(64)
+        name = await database.write(lambda tx: _identity(tx, fresh))
+        info = WorkspaceInfo(id=name, path=str(path))
+        try:
+            await self._register(info)
+        except HaloError:
+            await self._data.forget(place)
+            raise
+        seat = await self._make_seat(info, database, lambda: self._mark_busy(info.id))
+        self.seats[info.id] = seat
+        return seat
+
+    async def _register(self, info: WorkspaceInfo) -> None:
+        row = await self._registry.read(lambda tx: tx.one("SELECT path FROM workspaces WHERE id = ?", (info.id,)))
+        if row is not None and row[0] != info.path and (Path(row[0]) / ".halo" / "halo.db").exists():
+            raise Conflict(
+                f"{info.path} and {row[0]} are one workspace: one is a copy of the other",
+                advice=f"delete {info.path}/.halo/halo.db* to make the copy a workspace of its own",
+            )
+        now = self._clock.now()
+
+        def write(tx: Tx) -> None:
+            tx.execute("DELETE FROM workspaces WHERE path = ? AND id <> ?", (info.path, info.id))
+            tx.execute(
+                "INSERT INTO workspaces(id, path, used_at) VALUES (?, ?, ?)"
+                " ON CONFLICT(id) DO UPDATE SET path = excluded.path, used_at = excluded.used_at",
+                (info.id, info.path, now),
+            )
+
+        await self._registry.write(write)
+
+
+def _checked(path: Path) -> Path:
+    """Return the real path of a directory that can be a workspace. Raises `WorkspaceUnusable`."""
+    real = Path(os.path.realpath(path.expanduser()))
+    if not real.exists():
+        raise WorkspaceUnusable(f"the workspace {path} does not exist", advice="create the folder, or name another")
+    if not real.is_dir():
+        raise WorkspaceUnusable(f"the workspace {path} is a file, not a folder", advice="name a folder")
+    inner = real / ".halo"
+    if not os.access(inner if inner.exists() else real, os.W_OK | os.X_OK):
+        raise WorkspaceUnusable(
+            f"the workspace {path} is not writable for this user",
+            advice="change its permissions, or name another folder",
+        )
+    return real
+
+
+def _identity(tx: Tx, fresh: str) -> str:
+    tx.execute("INSERT INTO meta(name, value) VALUES ('workspace', ?) ON CONFLICT(name) DO NOTHING", (fresh,))
+    row = tx.one("SELECT value FROM meta WHERE name = 'workspace'")
+    return str(row[0]) if row else fresh
+
+
+def _owes(tx: Tx) -> bool:
+    return tx.one("SELECT 1 FROM runs UNION ALL SELECT 1 FROM inbox WHERE state = 'waiting' LIMIT 1") is not None
+
+
+def _alive(pid: int) -> bool:
+    """Tell whether a process with this number lives; one that took over a dead one's number only delays a clean-up."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
