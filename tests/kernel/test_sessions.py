@@ -30,30 +30,12 @@ from halo_kernel import (
     ToolCall,
     ToolFinished,
     ToolResult,
-    ToolSpec,
     TurnEnded,
     TurnStarted,
     View,
     hook,
 )
-from halo_kernel.testing import Answer, Calls, Fail, Hang, Pieces, ScriptedModel, VirtualClock, running_kernel
-
-
-class Note:
-    """A tool that writes down what it was asked."""
-
-    def __init__(self, name: str = "note", effect: str = "write", wait: Callable[[Call], object] | None = None) -> None:
-        self.spec = ToolSpec(name=name, description="Write it down.", parameters={"type": "object"}, effect=effect)  # type: ignore[arg-type]
-        self.seen: list[object] = []
-        self._wait = wait
-
-    async def run(self, call: Call) -> str:
-        self.seen.append(call.arguments.get("text"))
-        if self._wait is not None:
-            answer = self._wait(call)
-            if asyncio.iscoroutine(answer):
-                await answer
-        return f"noted {call.arguments.get('text')}"
+from halo_kernel.testing import Answer, Calls, Fail, Hang, NoteTool, Pieces, ScriptedModel, VirtualClock, running_kernel
 
 
 async def a_session(kernel: Kernel, folder: Path, principal: Principal = OPERATOR) -> Session:
@@ -97,7 +79,7 @@ async def test_a_message_is_answered(tmp_path: Path) -> None:
 
 async def test_tools_run_in_order_and_their_results_go_back(tmp_path: Path) -> None:
     """A batch runs in the order of its calls; an unknown tool is an error result and the turn goes on."""
-    note = Note()
+    note = NoteTool()
     model = ScriptedModel([Calls([("note", {"text": "a"}), ("nope", {}), ("note", {"text": "b"})]), Answer("done")])
     async with running_kernel(tmp_path / "home", model=model, tools=[note]) as kernel:
         session = await a_session(kernel, tmp_path / "w")
@@ -112,7 +94,7 @@ async def test_tools_run_in_order_and_their_results_go_back(tmp_path: Path) -> N
 
 async def test_a_readonly_session_changes_nothing(tmp_path: Path) -> None:
     """Below its effect's level a tool is neither offered nor run."""
-    note, look = Note(), Note("look", effect="read")
+    note, look = NoteTool(), NoteTool("look", effect="read")
     model = ScriptedModel([Calls([("note", {"text": "a"}), ("look", {"text": "b"})]), Answer("done")])
     async with running_kernel(tmp_path / "home", model=model, tools=[note, look]) as kernel:
         session = await a_session(kernel, tmp_path / "w", Principal(name="guest", access="readonly"))
@@ -224,7 +206,7 @@ async def test_waiting_messages_become_one_turn(tmp_path: Path) -> None:
 async def test_rows_of_another_level_run_in_a_turn_of_their_own(tmp_path: Path) -> None:
     """A row of another access level never joins a turn; it runs next, with the tools of its own level."""
     model = ScriptedModel([Hang()])
-    async with running_kernel(tmp_path / "home", model=model, tools=[Note()]) as kernel:
+    async with running_kernel(tmp_path / "home", model=model, tools=[NoteTool()]) as kernel:
         session = await a_session(kernel, tmp_path / "w")
         await session.submit(Incoming(text="run"))
         await until(lambda: model.active)
@@ -239,7 +221,7 @@ async def test_rows_of_another_level_run_in_a_turn_of_their_own(tmp_path: Path) 
 async def test_steering_joins_the_running_turn(tmp_path: Path) -> None:
     """S38: steering is consumed inside the active turn; a follow-up never inside the turn in which it was queued."""
     held = asyncio.Event()
-    note = Note(wait=lambda call: held.wait())
+    note = NoteTool(wait=lambda call: held.wait())
     model = ScriptedModel([Calls([("note", {"text": "x"})])])
     async with running_kernel(tmp_path / "home", model=model, tools=[note]) as kernel:
         session = await a_session(kernel, tmp_path / "w")
@@ -258,7 +240,7 @@ async def test_steering_joins_the_running_turn(tmp_path: Path) -> None:
 async def test_a_soft_interrupt_ends_the_turn_after_its_batch(tmp_path: Path) -> None:
     """The default mode of a busy session: the batch ends, then one merged turn answers both messages."""
     held = asyncio.Event()
-    note = Note(wait=lambda call: held.wait())
+    note = NoteTool(wait=lambda call: held.wait())
     model = ScriptedModel([Calls([("note", {"text": "x"})])])
     async with running_kernel(tmp_path / "home", model=model, tools=[note]) as kernel:
         session = await a_session(kernel, tmp_path / "w")
@@ -274,7 +256,7 @@ async def test_a_soft_interrupt_ends_the_turn_after_its_batch(tmp_path: Path) ->
 
 async def test_a_hard_interrupt_aborts_at_once(tmp_path: Path) -> None:
     """`interrupt_hard` ends the running tool and its turn; calls that never started are marked as not run."""
-    note = Note(wait=lambda call: asyncio.sleep(60))
+    note = NoteTool(wait=lambda call: asyncio.sleep(60))
     model = ScriptedModel([Calls([("note", {"text": "x"}), ("note", {"text": "y"})])])
     async with running_kernel(tmp_path / "home", model=model, tools=[note]) as kernel:
         session = await a_session(kernel, tmp_path / "w")
@@ -353,7 +335,7 @@ class Guarded:
 
 async def test_plugins_take_part_in_a_turn(tmp_path: Path) -> None:
     """A guard's denial is the call's result; parts are ordered by slot; prepared input is what the model gets."""
-    note = Note()
+    note = NoteTool()
     model = ScriptedModel([Calls([("note", {"text": "bad"}), ("note", {"text": "good"})]), Answer("done")])
     async with running_kernel(tmp_path / "home", model=model, tools=[note], extra={"guarded": Guarded()}) as kernel:
         session = await a_session(kernel, tmp_path / "w")
@@ -386,7 +368,7 @@ async def test_half_a_prompt_is_worse_than_none(tmp_path: Path) -> None:
 async def test_a_long_tool_result_is_cut_and_says_so(tmp_path: Path) -> None:
     """The model gets the head of a long result and how long it was."""
 
-    class Long(Note):
+    class Long(NoteTool):
         async def run(self, call: Call) -> str:
             return "x" * 20_000
 
@@ -412,7 +394,7 @@ async def test_a_deaf_tool_is_left_behind(tmp_path: Path, monkeypatch: pytest.Mo
             except asyncio.CancelledError:
                 continue
 
-    note = Note(wait=lambda call: deaf())
+    note = NoteTool(wait=lambda call: deaf())
     async with running_kernel(tmp_path / "home", model=ScriptedModel([Calls([("note", {})])]), tools=[note]) as kernel:
         session = await a_session(kernel, tmp_path / "w")
         handle = session.prompt(Incoming(text="go"))
@@ -468,7 +450,7 @@ async def test_the_third_crash_in_a_row_parks_the_tree(tmp_path: Path) -> None:
 
 async def test_live_and_replayed_folds_agree(tmp_path: Path) -> None:
     """S47: folding the live stream gives what folding the stored journal gives."""
-    note = Note()
+    note = NoteTool()
     model = ScriptedModel(
         [Calls([("note", {"text": "a"})], text="let me"), Fail("server"), Pieces(["one ", "two"]), Answer("x")]
     )

@@ -27,7 +27,7 @@ from .events import (
     kind_of,
 )
 from .messages import MALFORMED, Block, Message, Text, Thinking, ToolCall, ToolResult, plain_text
-from .models import Chunk, ModelRequest, Offer, Stop, TextDelta, ThinkingDelta, ToolSpec, Usage
+from .models import Chunk, Effect, ModelRequest, Offer, Stop, TextDelta, ThinkingDelta, ToolSpec, Usage
 from .routes import Exchange, Reply, Route, ServerEvent, Stream
 from .sessions import (
     OPERATOR,
@@ -66,6 +66,7 @@ __all__ = [
     "ContextPrepared",
     "Delta",
     "Denial",
+    "Effect",
     "Event",
     "Exchange",
     "Foreign",

@@ -3,12 +3,14 @@
 from .clock import VirtualClock
 from .kernels import SimplePlugin, running_kernel
 from .model import Answer, Calls, Fail, Hang, Pieces, ScriptedModel, Step
+from .tool import NoteTool
 
 __all__ = [
     "Answer",
     "Calls",
     "Fail",
     "Hang",
+    "NoteTool",
     "Pieces",
     "ScriptedModel",
     "SimplePlugin",

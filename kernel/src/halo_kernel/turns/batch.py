@@ -102,11 +102,8 @@ async def _run(desk: Desk, call: RunningCall, tool: Tool) -> ToolFinished:
     started = desk.clock.monotonic()
     outcome: ToolOutcome = "ok"
     try:
-        name = f"tool {call.tool.name}"
-        answer: object = await run_stoppable(tool.run(call), call.cancel, name=name, grace=_GRACE_SECONDS)
-        if not isinstance(answer, str):
-            raise TypeError(f"tool {call.tool.name} answered with {type(answer).__name__}, not text")
-        text = answer
+        work = run_stoppable(tool.run(call), call.cancel, name=f"tool {call.tool.name}", grace=_GRACE_SECONDS)
+        text = _text(call.tool.name, await work)
     except Stopped:
         outcome, text = "interrupted", INTERRUPTED
     except asyncio.CancelledError:
@@ -126,6 +123,12 @@ async def _run(desk: Desk, call: RunningCall, tool: Tool) -> ToolFinished:
         text=cap(text, desk.limits.result_chars),
         ms=ms,
     )
+
+
+def _text(name: str, answer: object) -> str:
+    if not isinstance(answer, str):
+        raise TypeError(f"tool {name} answered with {type(answer).__name__}, not text")
+    return answer
 
 
 def _finished(call: ToolCall, outcome: ToolOutcome, text: str) -> ToolFinished:
