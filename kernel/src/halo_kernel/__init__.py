@@ -9,12 +9,16 @@ if TYPE_CHECKING:
     from .access import fold_access as fold_access
     from .access import parse_access as parse_access
     from .access import permits as permits
+    from .client import Client as Client
+    from .client import connect as connect
     from .clock import SystemClock as SystemClock
     from .contracts import *  # noqa: F403
     from .errors import *  # noqa: F403
     from .hookspecs import hook as hook
     from .plugins import Plugin as Plugin
     from .records import *  # noqa: F403
+    from .secrets import default_home as default_home
+    from .settings import KERNEL_SECTIONS as KERNEL_SECTIONS
     from .settings import AgentSettings as AgentSettings
     from .settings import LimitSettings as LimitSettings
     from .settings import LogSettings as LogSettings
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from .settings import ServerSettings as ServerSettings
     from .settings import SessionSettings as SessionSettings
     from .settings import SettingsField as SettingsField
+    from .settings import load_settings as load_settings
 
 __version__ = "0.1.0"
 
@@ -35,7 +40,9 @@ _HOMES = {
     "plugins": ("Plugin",),
     "repair": ("repair_history",),
     "runtime": ("Kernel",),
+    "secrets": ("default_home",),
     "settings": (
+        "KERNEL_SECTIONS",
         "AgentSettings",
         "LimitSettings",
         "LogSettings",
@@ -44,6 +51,7 @@ _HOMES = {
         "ServerSettings",
         "SessionSettings",
         "SettingsField",
+        "load_settings",
     ),
     "sqlite": ("is_own_file",),
 }

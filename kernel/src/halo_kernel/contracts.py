@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import msgspec
     from structlog.typing import FilteringBoundLogger
 
+    from .settings import SettingsField
+
 T = TypeVar("T")
 S = TypeVar("S", bound="msgspec.Struct")
 Value = str | int | float | bytes | None
@@ -358,6 +360,21 @@ class Settings(Protocol):
 
     def of(self, section: type[S]) -> S:
         """Return the values of a section's struct."""
+        ...
+
+    def fields(self) -> Sequence[SettingsField]:
+        """Return every setting with its rule, value and source; a secret as its handle."""
+        ...
+
+    def reload(self) -> None:
+        """Read the file again, after another process wrote it. Raises `BadFile` and keeps what counted before."""
+        ...
+
+    def write(self, changes: Mapping[str, object], *, revision: str | None = None) -> str:
+        """Set dotted keys durably (None goes back to the default) and return the file's new revision.
+
+        Raises `Conflict` when the file is not the one of `revision`, `BadInput` for a value that breaks a rule.
+        """
         ...
 
 

@@ -1,0 +1,4 @@
+"""The client of the command line: it finds the server of a home, or runs a kernel of its own, and speaks HTTP to it."""
+
+from .caller import Client as Client
+from .caller import connect as connect
