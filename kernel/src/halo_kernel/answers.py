@@ -12,6 +12,10 @@ from . import contracts, errors, records
 Spec = Callable[..., object]
 
 
+class WrongAnswer(TypeError):
+    """An answer of the wrong type."""
+
+
 def spec_function(spec: Spec) -> FunctionType:
     """Return a hook specification as the free function that it is."""
     if not isinstance(spec, FunctionType):
@@ -34,18 +38,18 @@ def is_collected(wanted: object) -> bool:
 
 
 def checked(answer: object, wanted: object) -> object:
-    """Return a hook's answer, an iterable as a list, or raise `TypeError` that says what it should have been."""
+    """Return a hook's answer, an iterable as a list, or raise `WrongAnswer` that says what it should have been."""
     if not is_collected(wanted):
         if not matches(answer, wanted):
-            raise TypeError(_mismatch(answer, wanted))
+            raise WrongAnswer(_mismatch(answer, wanted))
         return answer
     if not _is_iterable(answer):
-        raise TypeError(_mismatch(answer, wanted))
+        raise WrongAnswer(_mismatch(answer, wanted))
     (item_type,) = get_args(wanted)
     items = list(cast("Iterable[object]", answer))
     for item in items:
         if not matches(item, item_type):
-            raise TypeError(_mismatch(item, item_type))
+            raise WrongAnswer(_mismatch(item, item_type))
     return items
 
 

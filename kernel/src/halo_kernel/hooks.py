@@ -21,7 +21,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 import pluggy
 
-from .answers import Spec, checked, result_type, spec_function
+from .answers import Spec, WrongAnswer, checked, result_type, spec_function
 from .errors import HaloError, PluginFailed
 from .log import logger
 from .records import Denial, PreparedInput
@@ -62,6 +62,10 @@ def in_daemon_thread(name: str, work: Callable[[], T]) -> Future[Outcome[T]]:
     return future
 
 
+class _Fault(Exception):
+    """What a plugin did wrong without raising, as a sentence."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Call:
     """One plugin's implementation of a hook, with its arguments. `turn` orders those that are asked one by one."""
@@ -87,14 +91,15 @@ class _Call:
         try:
             answer = await cast("Coroutine[Any, Any, object]", self.function(**self.arguments))
         except SystemExit as quitting:  # asyncio would pass it on and end the loop
-            raise RuntimeError(f"called sys.exit({quitting.code})") from quitting
+            raise _Fault(f"it called sys.exit({quitting.code})") from quitting
         return checked(answer, result_type(self.spec))
 
     def failed(self, cause: BaseException) -> PluginFailed:
         """Return the failure that tells about `cause`."""
-        text = str(cause) if isinstance(cause, HaloError) else f"{type(cause).__name__}: {cause}"
+        said = isinstance(cause, HaloError | WrongAnswer | _Fault)
+        text = str(cause) if said else f"{type(cause).__name__}: {cause}"
         failure = PluginFailed(
-            f"plugin '{self.plugin}' failed in {self.hook}: {text}",
+            f"plugin '{self.plugin}' failed in {self.hook}: " + text.strip().partition("\n")[0],
             plugin=self.plugin,
             hook=self.hook,
             advice=cause.advice if isinstance(cause, HaloError) else "",
@@ -104,7 +109,7 @@ class _Call:
 
     def late(self, limit: float) -> PluginFailed:
         """Return the failure of a plugin that did not answer in time."""
-        return self.failed(TimeoutError(f"no answer within {limit:g} s"))
+        return self.failed(_Fault(f"it gave no answer within {limit:g} s"))
 
 
 class _Mailbox:
@@ -249,9 +254,8 @@ class Hooks:
 
     async def tell(self, spec: Callable[P, Coroutine[Any, Any, None]], *args: P.args, **kwargs: P.kwargs) -> None:
         """Tell all plugins at once and wait for them, 10 s in all; failures are reported, never raised."""
-        for answer in await self._ask_all(self._calls(spec, args, kwargs), TELL_BUDGET):
-            if isinstance(answer, PluginFailed):
-                self._report(answer)
+        answers = await self._ask_all(self._calls(spec, args, kwargs), TELL_BUDGET)
+        self._blame([answer for answer in answers if isinstance(answer, PluginFailed)])
 
     # first, guard, fold
 
@@ -277,14 +281,12 @@ class Hooks:
     async def guard(
         self, spec: Callable[P, Coroutine[Any, Any, Denial | None]], *args: P.args, **kwargs: P.kwargs
     ) -> Denial | None:
-        """Ask all plugins; return the first denial by plugin name, a failure being one, or None."""
-        denials: list[Denial] = []
-        for answer in await self._ask_all(self._calls(spec, args, kwargs), self._budget):
-            if isinstance(answer, PluginFailed):
-                self._report(answer)
-                denials.append(Denial(f"refused because {answer.message}"))
-            elif isinstance(answer, Denial):
-                denials.append(answer)
+        """Ask all plugins; return the first denial by plugin name, else a failure as one, else None."""
+        answers = await self._ask_all(self._calls(spec, args, kwargs), self._budget)
+        failures = [answer for answer in answers if isinstance(answer, PluginFailed)]
+        self._blame(failures)
+        denials = [answer for answer in answers if isinstance(answer, Denial)]
+        denials += [Denial(f"refused because {failure.message}") for failure in failures]
         return denials[0] if denials else None
 
     async def fold(
@@ -296,7 +298,7 @@ class Hooks:
             answer = await self._try(_with_first(call, value), self._budget)
             broken = "" if isinstance(answer, PluginFailed) else _broken_rule(call, value, answer)
             if broken:
-                answer = call.failed(ValueError(broken))
+                answer = call.failed(_Fault(broken))
             if isinstance(answer, PluginFailed):
                 failures.append(answer)
             else:
@@ -340,14 +342,15 @@ class Hooks:
         task: asyncio.Task[object] = asyncio.create_task(call.answer(), name=call.name, context=call.context)
         try:
             await asyncio.wait({task}, timeout=limit)
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task}, timeout=GRACE)
-                return call.late(limit)
-        finally:
+        except asyncio.CancelledError:
             self._leave(task)
+            raise
+        if not task.done():
+            self._leave(task)
+            await asyncio.wait({task}, timeout=GRACE)
+            return call.late(limit)
         if task.cancelled():
-            return call.failed(RuntimeError("it cancelled itself"))
+            return call.failed(_Fault("it cancelled itself"))
         error = task.exception()
         return task.result() if error is None else call.failed(error)
 
@@ -361,10 +364,9 @@ class Hooks:
 
     def _leave(self, task: asyncio.Task[object]) -> None:
         """Cancel a task that nobody waits for any longer, and remember it for as long as it lives."""
-        if not task.done():
-            task.cancel()
-            self._left.add(task)
+        self._left.add(task)
         task.add_done_callback(self._ended)
+        task.cancel()
 
     def _ended(self, task: asyncio.Task[object]) -> None:
         self._left.discard(task)

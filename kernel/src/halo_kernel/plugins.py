@@ -152,8 +152,8 @@ class Plugins:
         """Show that a loaded plugin has failed in a hook."""
         for at, row in enumerate(self._rows):
             if row.name == failure.plugin and row.state in ("loaded", "degraded"):
-                advice = failure.advice or f"if it stays so, start without it: --without {row.name}"
-                self._rows[at] = replace(row, state="degraded", reason=failure.message, advice=advice)
+                stop = _failure(row, failure)
+                self._rows[at] = replace(row, state="degraded", reason=stop.reason, advice=stop.advice)
 
     # before the import
 
@@ -243,7 +243,7 @@ class Plugins:
 
     def _add(self, plugin: Plugin, module: object, optional: Collection[str], strict: bool) -> None:
         try:
-            self._check(plugin.name, module, optional)
+            self._check(module, optional)
             self.manager.register(module, name=plugin.name)
         except _Stopped as stop:
             plugin = _Candidate(plugin).stopped(stop).plugin
@@ -253,14 +253,12 @@ class Plugins:
             plugin = replace(plugin, state="failed", reason=f"it cannot be registered: {error}")
         self._keep(plugin, strict)
 
-    def _check(self, name: str, module: object, optional: Collection[str]) -> None:
+    def _check(self, module: object, optional: Collection[str]) -> None:
         specs = {each: found for each, found in vars(hookspecs).items() if hasattr(found, "halo_spec")}
-        hooks = 0
         for attribute in dir(module):
             options = self.manager.parse_hookimpl_opts(module, attribute)
             if options is None:
                 continue
-            hooks += 1
             hook = options["specname"] or attribute
             function = getattr(module, attribute)
             if hook not in specs:
@@ -270,8 +268,6 @@ class Plugins:
             if options["wrapper"] or options["hookwrapper"]:
                 raise _unfit(function, f"{hook} is a wrapper, and hooks have none")
             _check_signature(function, specs[hook], hook)
-        if not hooks:
-            self._log.warning("a plugin implements no hook", plugin=name)
 
     def _keep(self, plugin: Plugin, strict: bool) -> None:
         self._rows.append(plugin)
@@ -332,14 +328,27 @@ def _without_clashes(
 
 
 def _import_failure(plugin: Plugin, error: BaseException) -> _Stopped:
-    own = plugin.module.partition(".")[0]
-    if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != own:
-        command = f"pip install {plugin.distribution}"
-        return _Stopped(f"needs {error.name}: {command}", command)
+    if lack := _lacking(plugin, error):
+        return lack
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     reason = f"its import failed: {type(error).__name__}: {error}{place}"
     return _Stopped(reason, f"install {plugin.distribution} again, or start without it: --without {plugin.name}")
+
+
+def _failure(plugin: Plugin, failure: PluginFailed) -> _Stopped:
+    if failure.__cause__ and (lack := _lacking(plugin, failure.__cause__)):
+        return lack
+    return _Stopped(failure.message, failure.advice or f"if it stays so, start without it: --without {plugin.name}")
+
+
+def _lacking(plugin: Plugin, error: BaseException) -> _Stopped | None:
+    """Return what to install when an error says that somebody else's module is missing."""
+    own = plugin.module.partition(".")[0]
+    if not isinstance(error, ModuleNotFoundError) or not error.name or error.name.partition(".")[0] == own:
+        return None
+    command = f"pip install {plugin.distribution}"
+    return _Stopped(f"needs {error.name}: {command}", command)
 
 
 def _unfit(function: object, fault: str, kernel: str = "") -> _Stopped:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from .errors import BadInput
 from .records import Secret
@@ -113,14 +115,24 @@ def read_variable(env: Mapping[str, str], name: str) -> str | None:
 
 
 class Redactor:
-    """Replaces known secret values, of 8 characters or more, by their handles' names."""
+    """Replaces known secret values, of 8 characters or more, by their handles' names, escaped ones too."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
-        known = {secret.reveal(): repr(secret) for secret in secrets}
-        self._names = {value: name for value, name in known.items() if len(value) >= SHORTEST_HIDDEN}
+        self._names = {
+            form: repr(secret)
+            for secret in secrets
+            if len(secret.reveal()) >= SHORTEST_HIDDEN
+            for form in _forms(secret.reveal())
+        }
         longest_first = sorted(self._names, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
     def __call__(self, text: str) -> str:
         """Return `text` without secrets."""
         return self._pattern.sub(lambda found: self._names[found[0]], text)
+
+
+def _forms(value: str) -> set[str]:
+    """Return a value as it looks by itself and inside JSON, Python's `repr` and URLs."""
+    quoted = (json.dumps(value), json.dumps(value, ensure_ascii=False), repr(value))
+    return {value, quote(value), quote(value, ""), *(each[1:-1] for each in quoted)}

@@ -237,7 +237,8 @@ def as_list(value: object) -> list[object] | None:
 
 def _text_keys(value: object) -> object:
     if isinstance(value, dict):
-        return {str(key): _text_keys(each) for key, each in cast("dict[object, object]", value).items()}
+        entries = cast("dict[object, object]", value).items()
+        return {str(key).lower() if isinstance(key, bool) else str(key): _text_keys(each) for key, each in entries}
     if isinstance(value, list):
         return [_text_keys(each) for each in cast("list[object]", value)]
     return value
@@ -268,8 +269,10 @@ def _plain(value: object, key: str) -> object:
     """Return a value as plain JSON values. Raises `BadInput` for anything else."""
     match value:
         case Secret():
-            return value.reveal()
-        case None | bool() | int() | float() | str():
+            return _plain(value.reveal(), key)
+        case str():
+            return _encodable(value, key)
+        case None | bool() | int() | float():
             return value
         case dict():
             given = cast("dict[object, object]", value)
@@ -278,6 +281,14 @@ def _plain(value: object, key: str) -> object:
             return [_plain(each, key) for each in cast("Sequence[object]", value)]
         case _:
             raise BadInput(f"{key} cannot hold a {type(value).__name__}", field=key)
+
+
+def _encodable(text: str, key: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"{key} must be text without half characters (surrogates)", field=key) from error
+    return text
 
 
 def _flow(value: object) -> str:
