@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .plugins import Plugin as Plugin
     from .records import *  # noqa: F403
     from .secrets import default_home as default_home
-    from .settings import KERNEL_SECTIONS as KERNEL_SECTIONS
     from .settings import AgentSettings as AgentSettings
     from .settings import LimitSettings as LimitSettings
     from .settings import LogSettings as LogSettings
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from .settings import ServerSettings as ServerSettings
     from .settings import SessionSettings as SessionSettings
     from .settings import SettingsField as SettingsField
-    from .settings import load_settings as load_settings
+    from .settings import load_kernel_settings as load_kernel_settings
 
 __version__ = "0.1.0"
 
@@ -42,7 +41,6 @@ _HOMES = {
     "runtime": ("Kernel",),
     "secrets": ("default_home",),
     "settings": (
-        "KERNEL_SECTIONS",
         "AgentSettings",
         "LimitSettings",
         "LogSettings",
@@ -51,7 +49,7 @@ _HOMES = {
         "ServerSettings",
         "SessionSettings",
         "SettingsField",
-        "load_settings",
+        "load_kernel_settings",
     ),
     "sqlite": ("is_own_file",),
 }

@@ -31,6 +31,7 @@ from .settings import (
     ModelSettings,
     PluginSettings,
     SessionSettings,
+    load_kernel_settings,
     load_settings,
 )
 from .supervisor import Supervisor
@@ -103,7 +104,7 @@ class Kernel:
         """
         environment = os.environ if env is None else env
         ensure_home(home)
-        bare = load_settings(home, _SECTIONS, environment)
+        bare = load_kernel_settings(home, environment)
         switches = bare.of(PluginSettings)
         plugins = Plugins()
         plugins.load(

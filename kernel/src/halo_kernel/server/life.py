@@ -15,7 +15,7 @@ from ..log import configure, logger, reset
 from ..presence import Presence, published, sole_server
 from ..runtime import Kernel
 from ..secrets import ensure_home
-from ..settings import KERNEL_SECTIONS, LoadedSettings, LogSettings, ServerSettings, SettingsFile
+from ..settings import LoadedSettings, LogSettings, ServerSettings, load_kernel_settings
 from .face import app_of, credentials_of
 from .listening import bind, is_loopback, serve, url_of
 from .signals import Deadline, parent_ended, stopped_by_signals
@@ -56,7 +56,7 @@ def run(
     )
     ensure_home(home)
     with sole_server(home), ExitStack() as stack:
-        settings = _own_settings(home, os.environ if env is None else env)
+        settings = load_kernel_settings(home, os.environ if env is None else env)
         server = settings.of(ServerSettings)
         _log_to_file(settings)
         stack.callback(reset)
@@ -156,12 +156,6 @@ class _Life:
             with suppress(OSError):
                 os.write(self._ready_fd, f"{url}\n".encode())
                 os.close(self._ready_fd)
-
-
-def _own_settings(home: Path, env: Mapping[str, str]) -> LoadedSettings:
-    """Return the kernel's own settings. Plugins are not loaded yet, so nothing is said about sections nobody knows."""
-    sections = [("kernel", section) for section in KERNEL_SECTIONS]
-    return LoadedSettings(home, sections, env, file=SettingsFile.read(home / "secrets" / "settings.yaml"))
 
 
 def _log_to_file(settings: LoadedSettings) -> None:

@@ -1,7 +1,7 @@
 """Typed settings: sections with defaults, one YAML file that people edit, and environment variables above it."""
 
 from .document import SettingsFile
-from .loaded import LoadedSettings, SettingsField, load_settings
+from .loaded import LoadedSettings, SettingsField, load_kernel_settings, load_settings
 from .sections import (
     KERNEL_SECTIONS,
     AgentSettings,
@@ -27,5 +27,6 @@ __all__ = [
     "SessionSettings",
     "SettingsField",
     "SettingsFile",
+    "load_kernel_settings",
     "load_settings",
 ]

@@ -18,6 +18,7 @@ from ..manifests import suggest
 from ..records import Secret, Section
 from ..secrets import ensure_home, locked, write_secret
 from .document import SettingsFile, as_list, as_map, walk
+from .sections import KERNEL_SECTIONS
 from .values import Finding, Reader, allowed, is_secret, marks, metas, struct_of, variable_names
 
 S = TypeVar("S", bound=Struct)
@@ -210,6 +211,12 @@ def _open(value: object) -> object:
         return {key: _open(each) for key, each in entries.items()}
     items = as_list(value)
     return value if items is None else [_open(each) for each in items]
+
+
+def load_kernel_settings(home: Path, env: Mapping[str, str]) -> LoadedSettings:
+    """Read the kernel's own sections alone, for when plugins are not known yet; says nothing about the others."""
+    sections = [("kernel", section) for section in KERNEL_SECTIONS]
+    return LoadedSettings(home, sections, env, file=SettingsFile.read(home / "secrets" / FILE))
 
 
 def load_settings(home: Path, sections: Sequence[tuple[str, Section]], env: Mapping[str, str]) -> LoadedSettings:
