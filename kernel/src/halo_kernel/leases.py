@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 import threading
 import weakref
 from collections.abc import Collection
@@ -29,15 +28,7 @@ CREATE TABLE IF NOT EXISTS leases(name TEXT PRIMARY KEY, member TEXT, epoch INTE
 
 def _lock(descriptor: int, *, shared: bool) -> bool:
     """Lock an open file: shared at once or not at all, exclusive with waiting. Returns whether it is locked."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK if shared else msvcrt.LK_LOCK, 1)
-        except OSError:
-            return False
-        return True
-    import fcntl
+    import fcntl  # absent on Windows, where databases are opened alone and no member needs a lock
 
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB if shared else fcntl.LOCK_EX)
@@ -190,6 +181,7 @@ class Leases:
         self._clock = clock
         self._lock: MemberLock | None = None
         self._joining = threading.Lock()
+        self._over = False
         self.member: Member | None = None
 
     async def take(self, name: str) -> HeldLease:
@@ -220,6 +212,8 @@ class Leases:
         return joined
 
     def _enter(self) -> Member:
+        if self._over:
+            raise StorageUnavailable(f"No lease can be taken: the database of {self._folder} is closed.")
         member = Member(
             id=self._clock.new_id(128), host=socket.gethostname(), pid=os.getpid(), started=self._clock.now()
         )
@@ -233,8 +227,10 @@ class Leases:
         return member
 
     def leave(self) -> None:
-        """Give the lock back, after the rows are gone."""
-        self.member = None
-        lock, self._lock = self._lock, None
+        """Give the lock back, after the database is closed; nobody joins any more."""
+        with self._joining:
+            self._over = True
+            self.member = None
+            lock, self._lock = self._lock, None
         if lock is not None:
             lock.leave()

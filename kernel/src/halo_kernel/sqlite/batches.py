@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import apsw
 
@@ -53,9 +54,18 @@ class Batches:
         except apsw.ConstraintError as error:  # a deferred foreign key of one of them
             raise Ended(error) from error
         except apsw.Error as error:
-            self._connection.rollback()
+            self._void()
             return self._fail(jobs, error)
         return outcomes
+
+    def _void(self) -> None:
+        """Write over what a failed COMMIT may have left in the -wal, where a recovery would take it for committed."""
+        with suppress(apsw.Error):
+            self._connection.rollback()
+            self._connection.command("BEGIN IMMEDIATE")
+            version = self._connection.command("PRAGMA user_version")[0][0]
+            self._connection.command(f"PRAGMA user_version={(version + 1) % 2**31}")
+            self._connection.command("COMMIT")
 
     def _fail(self, jobs: Sequence[Job], error: BaseException) -> list[Outcome]:
         return [Outcome(job, error=unavailable(self._connection.path, error)) for job in jobs]

@@ -73,6 +73,7 @@ class Connection:
     def __init__(self, path: Path, *, create: bool, busy_seconds: float = BUSY_SECONDS) -> None:
         self.path = path
         self._guarded = False
+        self._reading = False
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         self._raw = apsw.Connection(str(path), flags=flags)
         # apsw's stub names collections.abc.Buffer, which Python 3.11 lacks
@@ -125,6 +126,8 @@ class Connection:
         try:
             rows: list[Row] = self._execute(sql, tuple(args)).fetchall()
         except UNAVAILABLE as error:
+            if self._reading and isinstance(error, apsw.ReadOnlyError):
+                raise BadInput("A function given to read does not write.", field="sql") from error
             raise unavailable(self.path, error) from error
         except apsw.AuthError as error:
             raise BadInput("A function never begins, commits, attaches or sets pragmas.", field="sql") from error
@@ -149,9 +152,11 @@ class Connection:
     def read(self, fn: Callable[[Tx], T]) -> T:
         """Run a function on one snapshot."""
         self.command("BEGIN DEFERRED")
+        self._reading = True
         try:
             return self.call(fn)
         finally:
+            self._reading = False
             self.rollback()
 
     def rollback(self) -> None:

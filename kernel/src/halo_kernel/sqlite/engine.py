@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -41,6 +41,7 @@ class SqliteDatabase:
         self._readers = Readers(path)
         self._writer = Writer(path, steps, self._bells, self._readers, alone=alone, run_twice=run_twice)
         self._leases = Leases(self, path.with_name(f"{path.name}.members"), clock=clock, alone=alone)
+        self._writer.closed.add_done_callback(lambda _: self._leases.leave())
 
     async def start(self) -> None:
         """Open the file and bring its schema up to date."""
@@ -68,7 +69,8 @@ class SqliteDatabase:
         self._bells.ring(topic)
 
     def listen(self, topic: str) -> Bell:
-        """Return a bell that is already listening, for the running loop."""
+        """Return a bell that is already listening, for the running loop. Raises `StorageUnavailable` when closed."""
+        self._refuse_closed()
         bell = self._bells.add(topic)
         self._writer.wake()
         return bell
@@ -77,11 +79,14 @@ class SqliteDatabase:
         """Finish what was accepted, give leases back, close. Harmless when it is closed."""
         member = self._leases.member
         if member is not None and not self._closing:
-            with suppress(StorageUnavailable):  # then others see that this member's lock is gone
+            try:
                 await self.write(partial(forget, members=(member.id,)))
+            except StorageUnavailable:
+                pass  # others see that this member's lock is gone
+            finally:
+                self._stop()
         self._stop()
         await asyncio.wrap_future(self._writer.closed)
-        self._leases.leave()
 
     def _stop(self) -> None:
         with self._accepting:
@@ -90,6 +95,10 @@ class SqliteDatabase:
                 self._writer.stop()
         self._bells.close()
 
+    def _refuse_closed(self) -> None:
+        if self._closing:
+            raise StorageUnavailable(f"{self.path} is closed.")
+
     async def _submit(self, fn: Callable[[Tx], T], *, writes: bool) -> T:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -97,8 +106,7 @@ class SqliteDatabase:
         if self._pid != os.getpid():
             raise StorageUnavailable(f"{self.path} was opened by the parent process; open it anew.")
         with self._accepting:
-            if self._closing:
-                raise StorageUnavailable(f"{self.path} is closed.")
+            self._refuse_closed()
             if writes or self._alone:
                 self._writer.submit(job)
             else:
@@ -127,10 +135,15 @@ class SqliteStorage:
         """
         steps = in_order(migrations)
         path = prepare(place)
-        alone = is_network(path.parent) if self._alone is None else self._alone
+        alone = self._decide(path.parent) if self._alone is None else self._alone
         database = SqliteDatabase(path, steps, clock=self._clock, alone=alone, run_twice=self._run_twice)
         await database.start()
         return database
+
+    @staticmethod
+    def _decide(folder: Path) -> bool:
+        """Whether one process must be alone: on a network file system, and on Windows, which has no flock."""
+        return sys.platform == "win32" or is_network(folder)
 
     def owns(self, path: str | int) -> bool:
         """Tell whether a path or descriptor is one of the engine's own open files."""

@@ -85,7 +85,7 @@ class OwnFiles:
         wanted = identity(path)
         if wanted is not None:
             return any(identity(name) == wanted for name in self.names())
-        if isinstance(path, int):
+        if isinstance(path, int) or "\0" in str(path):
             return False
         folder, name = os.path.split(os.path.realpath(path))
         parent = identity(folder)

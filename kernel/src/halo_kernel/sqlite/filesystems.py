@@ -35,8 +35,6 @@ _FLAGS_OFFSET = 64  # of f_flags in the 64-bit struct statfs of macOS
 
 def is_network(folder: Path) -> bool:
     """Tell whether the folder is on a network or shared file system; an unknown one counts as local."""
-    if sys.platform == "win32":
-        return folder.drive.startswith("\\\\")
     buffer = ctypes.create_string_buffer(4096)
     try:
         library = ctypes.CDLL(None, use_errno=True)

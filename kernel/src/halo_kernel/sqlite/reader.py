@@ -43,21 +43,32 @@ class Readers:
             thread.join()
 
     def _run(self) -> None:
-        connection: Connection | None = None
-        while (job := self._queue.get()) is not None:
-            if not job.future.cancelled():
-                try:
-                    connection = connection or self._open()
-                    outcome = Outcome(job, result=connection.read(job.fn))
-                except apsw.Error as error:
-                    outcome = Outcome(job, error=unavailable(self._path, error))
-                except BaseException as error:
-                    outcome = Outcome(job, error=error)
-                deliver([outcome])
-            with self._counting:
-                self._unfinished -= 1
-        if connection is not None:
+        connections: list[Connection] = []
+        while self._turn(connections):
+            pass
+        for connection in connections:
             connection.close()
+
+    def _turn(self, connections: list[Connection]) -> bool:
+        """Do one read, and return whether there will be more. Nothing of it is kept in memory afterwards."""
+        job = self._queue.get()
+        if job is None:
+            return False
+        if not job.future.cancelled():
+            deliver([self._read(connections, job)])
+        with self._counting:
+            self._unfinished -= 1
+        return True
+
+    def _read(self, connections: list[Connection], job: Job) -> Outcome:
+        try:
+            if not connections:
+                connections.append(self._open())
+            return Outcome(job, result=connections[0].read(job.fn))
+        except apsw.Error as error:
+            return Outcome(job, error=unavailable(self._path, error))
+        except BaseException as error:
+            return Outcome(job, error=error)
 
     def _open(self) -> Connection:
         connection = Connection(self._path, create=False)

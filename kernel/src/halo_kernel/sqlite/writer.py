@@ -14,6 +14,7 @@ from queue import Empty, SimpleQueue
 import apsw
 
 from ..contracts import Migration
+from ..errors import StorageUnavailable
 from .batches import Batches
 from .bells import Bells
 from .connection import BUSY_SECONDS, Connection, wal_size
@@ -75,15 +76,15 @@ class Writer:
     def _run(self) -> None:
         try:
             connection = self._open()
-        except apsw.Error as error:
-            self.opened.set_exception(unavailable(self._path, error))
         except BaseException as error:
-            self.opened.set_exception(error)
+            self.opened.set_exception(self._refusal(error))
         else:
             OWN.add(self._path)
             self._seen = self._version(connection)
             self.opened.set_result(None)
-            self._loop(connection)
+            batches = Batches(connection, run_twice=self._run_twice)
+            while self._turn(connection, batches):
+                pass
             self._close(connection)
         self.closed.set_result(None)
 
@@ -113,19 +114,25 @@ class Writer:
             connection.close()
         OWN.remove(self._path)
 
-    def _loop(self, connection: Connection) -> None:
-        batches = Batches(connection, run_twice=self._run_twice)
-        stopping = False
-        while not stopping:
-            items = self._take()
-            stopping = Signal.STOP in items
-            jobs = [item for item in items if isinstance(item, Job)]
-            try:
-                self._work(connection, batches, jobs)
-            except BaseException as error:  # the thread lives on, and nobody waits for ever
-                with suppress(apsw.Error):
-                    connection.rollback()
-                deliver(Outcome(job, error=unavailable(self._path, error)) for job in jobs)
+    def _refusal(self, error: BaseException) -> BaseException:
+        if self._alone and isinstance(error, apsw.BusyError):
+            return StorageUnavailable(
+                f"The database {self._path} is open in another process; only one can have it on this file system.",
+                advice="Stop the other process, or move the folder to a local disk.",
+            )
+        return unavailable(self._path, error) if isinstance(error, apsw.Error) else error
+
+    def _turn(self, connection: Connection, batches: Batches) -> bool:
+        """Do what waits, and return whether there will be more. Nothing of it is kept in memory afterwards."""
+        items = self._take()
+        jobs = [item for item in items if isinstance(item, Job)]
+        try:
+            self._work(connection, batches, jobs)
+        except BaseException as error:  # the thread lives on, and nobody waits for ever
+            with suppress(apsw.Error):
+                connection.rollback()
+            deliver(Outcome(job, error=unavailable(self._path, error)) for job in jobs)
+        return Signal.STOP not in items
 
     def _take(self) -> list[Job | Signal]:
         """Wait for work, then take all that waits, up to a batch."""
