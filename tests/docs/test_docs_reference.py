@@ -6,16 +6,20 @@ import inspect
 import re
 from pathlib import Path
 
-from halo_kernel import errors, hookspecs
+from halo_kernel import Kernel, connect, errors, hookspecs
+from halo_kernel.http.failures import STATUS
 from halo_kernel.records import events
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 
 
-def named(page: str) -> set[str]:
+def page(name: str) -> str:
+    return (REFERENCE / name).read_text(encoding="utf-8")
+
+
+def named(name: str) -> set[str]:
     """Collect what a reference page documents: the code span that a heading or a table's row begins with."""
-    text = (REFERENCE / page).read_text(encoding="utf-8")
-    return set(re.findall(r"^(?:#{2,4} |\| )`([^`]+)`", text, flags=re.MULTILINE))
+    return set(re.findall(r"^(?:#{2,4} |\| )`([^`]+)`", page(name), flags=re.MULTILINE))
 
 
 def test_every_hook_is_documented() -> None:
@@ -29,19 +33,43 @@ def test_every_hook_is_documented() -> None:
 
 
 def test_every_error_is_documented() -> None:
-    """docs/reference/errors.md names every error, and no other."""
+    """docs/reference/errors.md names every error with its HTTP status, and no other."""
+    rows = re.findall(r"^\| `([^`]+)` \| (\d+) \|", page("errors.md"), re.MULTILINE)
     found = {
-        name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, errors.HaloError)
+        name: str(next(STATUS[base] for base in value.__mro__ if base in STATUS))
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, errors.HaloError)
     }
-    assert named("errors.md") == found
+    assert dict(rows) == found
 
 
 def test_every_event_kind_is_documented() -> None:
     """docs/reference/events.md names every kind of event with the fields of its body, and no other."""
-    rows = re.findall(
-        r"^\| `([^`]+)` \| ([^|]+) \|", (REFERENCE / "events.md").read_text(encoding="utf-8"), re.MULTILINE
-    )
+    rows = re.findall(r"^\| `([^`]+)` \| ([^|]+) \|", page("events.md"), re.MULTILINE)
     found = {
         kind: ", ".join(name for name in body.__struct_fields__ if name != "v") for kind, body in events.KINDS.items()
     }
     assert dict(rows) == found
+
+
+async def test_every_setting_is_documented(tmp_path: Path) -> None:
+    """docs/reference/settings.md names every setting of every plugin with its short variables, and no other."""
+    kernel = await Kernel.start(tmp_path, embedded=True, env={})
+    try:
+        fields = kernel.settings.fields()
+    finally:
+        await kernel.close()
+    rows = re.findall(r"^\| `([a-z_]+\.[^`]+)` \| [^|]* \| ([^|]*)\|", page("settings.md"), re.MULTILINE)
+    documented = {key: set(re.findall(r"`([^`]+)`", variables)) for key, variables in rows}
+    assert documented == {field.key: set(field.variables[1:]) for field in fields}
+
+
+def test_every_route_is_documented(tmp_path: Path) -> None:
+    """docs/reference/http.md names every route that a server with all plugins has, and no other."""
+    client = connect(tmp_path, local=True)
+    try:
+        description = client.get("/api/openapi.json")
+    finally:
+        client.close()
+    found = {f"{method.upper()} {path}" for path, methods in description["paths"].items() for method in methods}
+    assert {name for name in named("http.md") if " /" in name} == found
