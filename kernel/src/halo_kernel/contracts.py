@@ -406,9 +406,19 @@ class Sessions(Protocol):
     """The sessions of this home, filtered by principal."""
 
     async def open(
-        self, session: str, *, workspace: str, principal: Principal, agent: str | None = None, create: bool = False
+        self,
+        session: str,
+        *,
+        workspace: str,
+        principal: Principal,
+        agent: str | None = None,
+        create: bool = False,
+        directory: str | None = None,
     ) -> Session:
-        """Return the session, opening it. With `create`, one that does not exist is made with exactly this id."""
+        """Return the session, opening it. With `create`, one that does not exist is made with exactly this id.
+
+        `directory` re-points it to a part of the workspace ('' or '.': all of it). Raises `Conflict` while it runs.
+        """
         ...
 
     async def create(
@@ -420,8 +430,12 @@ class Sessions(Protocol):
         access: Access | None = None,
         origin: str = "sid",
         title: str = "",
+        directory: str = "",
     ) -> Session:
-        """Make a session. Raises `NotFound` for an unknown agent or workspace."""
+        """Make a session.
+
+        Raises `NotFound` for an unknown agent or workspace, `BadInput` for a directory that is not in the workspace.
+        """
         ...
 
     async def list(

@@ -7,6 +7,7 @@ from typing import Any
 
 from .contracts import Row, Tx
 from .errors import QueueFull, SessionClosed
+from .journal import journal_of, make_cursor
 from .records import (
     Access,
     AssistantMessage,
@@ -49,20 +50,21 @@ def accept(
     A person's message frees a tree that was parked after repeated crashes.
     Raises `SessionClosed` and `QueueFull`; nothing is written then.
     """
-    seen = tx.one("SELECT session, id, key, at FROM inbox WHERE key = ?", (key,))
+    seen = tx.one("SELECT session, id, key, at, head FROM inbox WHERE key = ?", (key,))
     if seen is not None:
-        return _receipt(seen), False
+        return _receipt(tx, seen), False
     _refuse(tx, session, cap)
+    _, head = journal_of(tx, session)
     who = message.principal
     row = tx.one(
-        "INSERT INTO inbox(session, key, at, mode, access, principal, principal_kind, text, route, cause)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING session, id, key, at",
-        (session, key, at, message.mode, access, who.name, who.kind, message.text, message.route, message.cause),
+        "INSERT INTO inbox(session, key, at, head, mode, access, principal, principal_kind, text, route, cause)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING session, id, key, at, head",
+        (session, key, at, head, message.mode, access, who.name, who.kind, message.text, message.route, message.cause),
     )
     assert row is not None
     if who.kind == "person" and message.cause == "message":
         tx.execute("UPDATE sessions SET parked = 0 WHERE id = ? AND parked = 1", (session,))
-    return _receipt(row), True
+    return _receipt(tx, row), True
 
 
 def _refuse(tx: Tx, session: str, cap: int) -> None:
@@ -76,9 +78,10 @@ def _refuse(tx: Tx, session: str, cap: int) -> None:
         raise QueueFull(f"session {session} has {cap} waiting messages already", advice="send again later")
 
 
-def _receipt(row: Row) -> Receipt:
-    session, number, key, at = row
-    return Receipt(session=session, row=number, key=key, at=at)
+def _receipt(tx: Tx, row: Row) -> Receipt:
+    session, number, key, at, head = row
+    journal, _ = journal_of(tx, session)
+    return Receipt(session=session, row=number, key=key, at=at, cursor=make_cursor(journal, head))
 
 
 def waiting(tx: Tx, session: str) -> list[Waiting]:

@@ -33,6 +33,12 @@ class SessionTitled(_Body, frozen=True, kw_only=True, tag="session.titled"):
     title: str
 
 
+class SessionMoved(_Body, frozen=True, kw_only=True, tag="session.moved"):
+    """The session is about another directory of its workspace from now on; '' is the workspace itself."""
+
+    directory: str
+
+
 class TurnStarted(_Body, frozen=True, kw_only=True, tag="turn.started"):
     """A turn begins; `rows` are the inbox rows it consumed, `cause` why it runs: `message` or `recovery`."""
 
@@ -165,6 +171,7 @@ class Foreign(Struct, frozen=True, kw_only=True):
 KernelBody = (
     SessionCreated
     | SessionTitled
+    | SessionMoved
     | TurnStarted
     | InputAdded
     | ContextPrepared

@@ -37,16 +37,24 @@ class Incoming(Struct, frozen=True, kw_only=True):
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
-    """Proof that a message is durable: it survives `kill -9` and is consumed exactly once."""
+    """Proof that a message is durable: it survives `kill -9` and is consumed exactly once.
+
+    All that comes of it comes after `cursor` in the session's journal.
+    """
 
     session: str
     row: int
     key: str
     at: int
+    cursor: str
 
 
 class SessionInfo(Struct, frozen=True, kw_only=True):
-    """A session as lists and plugins see it. `folder` is the workspace's absolute path; times are UTC milliseconds."""
+    """A session as lists and plugins see it.
+
+    `folder` is the workspace's absolute path, `directory` the part of it that the session is about, relative, '' for
+    all; times are UTC milliseconds.
+    """
 
     id: str
     root: str
@@ -58,6 +66,7 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
     parent: str | None = None
     origin: str = ""
     title: str = ""
+    directory: str = ""
     model: str = ""
     state: State = "idle"
     head: int = 0

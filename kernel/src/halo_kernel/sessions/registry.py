@@ -26,18 +26,29 @@ class Sessions:
         self._opening: dict[tuple[str, str], asyncio.Task[LiveSession]] = {}
 
     async def open(
-        self, session: str, *, workspace: str, principal: Principal, agent: str | None = None, create: bool = False
+        self,
+        session: str,
+        *,
+        workspace: str,
+        principal: Principal,
+        agent: str | None = None,
+        create: bool = False,
+        directory: str | None = None,
     ) -> LiveSession:
         """See `contracts.Sessions.open`."""
         seat = await self._seat_of(workspace)
         rows.check_id(session)
+        place = None if directory is None else rows.check_directory(seat.workspace, directory)
         try:
             await seat.database.read(lambda tx: rows.find(tx, session, workspace=seat.workspace, principal=principal))
         except NotFound:
             if not create:
                 raise
-            await self._make(seat, session, principal=principal, agent=agent, access=None, origin="cli", title="")
-        return await self._live(seat, session, principal)
+            await self._make(seat, session, principal=principal, agent=agent, origin="cli", directory=place or "")
+        live = await self._live(seat, session, principal)
+        if place is not None and place != live.info.directory:
+            await live.move(place)
+        return live
 
     async def create(
         self,
@@ -48,11 +59,22 @@ class Sessions:
         access: Access | None = None,
         origin: str = "sid",
         title: str = "",
+        directory: str = "",
     ) -> LiveSession:
         """See `contracts.Sessions.create`."""
         seat = await self._seat_of(workspace)
+        place = rows.check_directory(seat.workspace, directory)
         session = rows.check_id(f"{origin}_{_base36(seat.stamp())}_{seat.clock.new_id(64)[:6]}")
-        await self._make(seat, session, principal=principal, agent=agent, access=access, origin=origin, title=title)
+        await self._make(
+            seat,
+            session,
+            principal=principal,
+            agent=agent,
+            access=access,
+            origin=origin,
+            title=title,
+            directory=place,
+        )
         return await self._live(seat, session, principal)
 
     async def list(
@@ -90,9 +112,10 @@ class Sessions:
         *,
         principal: Principal,
         agent: str | None,
-        access: Access | None,
         origin: str,
-        title: str,
+        directory: str,
+        access: Access | None = None,
+        title: str = "",
     ) -> None:
         spec: AgentSpec = seat.find_agent(seat.workspace, agent)
         level = fold_access(principal.access, access or principal.access)
@@ -107,6 +130,7 @@ class Sessions:
                 principal=principal,
                 origin=origin,
                 title=title,
+                directory=directory,
                 journal=journal,
                 at=at,
             )

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from ..contracts import Tx
-from ..errors import BadInput, NotFound
+from ..errors import BadInput, Conflict, NotFound
 from ..journal import append
-from ..records import Access, Event, Principal, SessionCreated, SessionInfo, WorkspaceInfo
+from ..records import Access, Event, Principal, SessionCreated, SessionInfo, SessionMoved, WorkspaceInfo
 
 MAX_ID = 120
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,119}")
 _COLUMNS = (
     "s.id, s.root, s.parent, s.agent, s.access, s.principal, s.origin, s.title, s.model, s.head,"
-    " s.created_at, s.updated_at, s.stopped_at, s.archived_at, s.parked, r.session IS NOT NULL"
+    " s.created_at, s.updated_at, s.stopped_at, s.archived_at, s.parked, s.directory, r.session IS NOT NULL"
 )
 _FROM = "FROM sessions s LEFT JOIN runs r ON r.session = s.id"
 
@@ -39,19 +40,42 @@ def insert(
     principal: Principal,
     origin: str,
     title: str,
+    directory: str,
     journal: str,
     at: int,
 ) -> tuple[Event, ...]:
     """Make a root session with its first event; an id that is taken gives no event."""
     made = tx.one(
-        "INSERT INTO sessions(id, root, journal, agent, access, principal, origin, title, created_at, updated_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING RETURNING id",
-        (session, session, journal, agent, access, principal.name, origin, title, at, at),
+        "INSERT INTO sessions(id, root, journal, agent, access, principal, origin, title, directory, created_at,"
+        " updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING RETURNING id",
+        (session, session, journal, agent, access, principal.name, origin, title, directory, at, at),
     )
     if made is None:
         return ()
     body = SessionCreated(agent=agent, access=access, principal=principal.name, title=title)
     return append(tx, session, [body], at=at)
+
+
+def move(tx: Tx, session: str, directory: str, *, at: int) -> tuple[Event, ...]:
+    """Re-point a session to another directory of its workspace. Raises `Conflict` while it runs."""
+    if tx.one("SELECT 1 FROM runs WHERE session = ?", (session,)) is not None:
+        raise Conflict(f"session {session} is running", advice="wait until it rests, then move it")
+    row = tx.one(
+        "UPDATE sessions SET directory = ? WHERE id = ? AND directory <> ? RETURNING id",
+        (directory, session, directory),
+    )
+    return append(tx, session, [SessionMoved(directory=directory)], at=at) if row is not None else ()
+
+
+def check_directory(workspace: WorkspaceInfo, directory: str) -> str:
+    """Return `directory` relative to the workspace, '' for all of it. Raises `BadInput` unless it is a folder in it."""
+    root = os.path.realpath(workspace.path)
+    real = os.path.realpath(os.path.join(root, os.path.expanduser(directory)))
+    if real != root and not real.startswith(root.rstrip(os.sep) + os.sep):
+        raise BadInput(f"{directory} is outside the workspace {root}", field="directory")
+    if not os.path.isdir(real):
+        raise BadInput(f"{directory} is not a folder in the workspace {root}", field="directory")
+    return "" if real == root else os.path.relpath(real, root)
 
 
 def find(tx: Tx, session: str, *, workspace: WorkspaceInfo, principal: Principal) -> SessionInfo:
@@ -79,7 +103,7 @@ def newest(
 
 def _info(row: tuple[Any, ...], workspace: WorkspaceInfo) -> SessionInfo:
     session, root, parent, agent, access, principal, origin, title, model, head = row[:10]
-    created, updated, stopped, archived, parked, running = row[10:]
+    created, updated, stopped, archived, parked, directory, running = row[10:]
     return SessionInfo(
         id=session,
         root=root,
@@ -91,6 +115,7 @@ def _info(row: tuple[Any, ...], workspace: WorkspaceInfo) -> SessionInfo:
         principal=principal,
         origin=origin,
         title=title,
+        directory=directory,
         model=model,
         head=head,
         state="running" if running else "idle",

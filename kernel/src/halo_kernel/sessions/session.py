@@ -33,7 +33,7 @@ from ..records import (
 from ..recovery import recover_tree
 from ..turns import Desk, Turn
 from .prompts import PromptHandle
-from .rows import find
+from .rows import find, move
 from .seat import Seat
 
 MAX_TEXT = 1_000_000
@@ -255,6 +255,12 @@ class LiveSession:
         seat, info = self._seat, self._info
         owner = Principal(name=info.principal)
         self._info = await seat.database.read(lambda tx: find(tx, info.id, workspace=seat.workspace, principal=owner))
+
+    async def move(self, directory: str) -> None:
+        """Be about another directory of the workspace. Raises `Conflict` while it runs."""
+        session, at = self._info.id, self._seat.clock.now()
+        self._seat.feed.publish(await self._seat.database.write(lambda tx: move(tx, session, directory, at=at)))
+        await self._refresh()
 
     # Stopping
 
