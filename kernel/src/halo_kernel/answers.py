@@ -74,10 +74,17 @@ def matches(value: object, wanted: object) -> bool:
 
 
 def _mismatch(answer: object, wanted: object) -> str:
-    name = wanted.__name__ if isinstance(wanted, type) and not get_args(wanted) else str(wanted)
     missing = [each for each in _members(wanted) if not hasattr(answer, each)] if _is_protocol(wanted) else []
     lack = f", it has no {', '.join(missing)}" if missing and answer is not None else ""
-    return f"it answered with {type(answer).__name__}, not {name}{lack}"
+    return f"it answered with {type(answer).__name__}, not {_name(wanted)}{lack}"
+
+
+def _name(wanted: object) -> str:
+    if get_origin(wanted) in (Union, UnionType):
+        return " or ".join(_name(each) for each in get_args(wanted))
+    if get_args(wanted):
+        return f"an iterable of {_name(get_args(wanted)[0])}"
+    return "None" if wanted is NoneType else getattr(wanted, "__name__", str(wanted))
 
 
 def _is_protocol(wanted: object) -> bool:
