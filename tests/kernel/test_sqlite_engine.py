@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from halo_kernel import BadInput, Migration, Place, StorageUnavailable, Tx
-from halo_kernel.sqlite import SqliteStorage
+from halo_kernel.sqlite import SqliteStorage, is_own_file
 from halo_kernel.sqlite.engine import SqliteDatabase
 
 SCHEMA = """
@@ -314,6 +316,53 @@ async def test_close_leaves_no_thread_and_no_descriptor(tmp_path: Path) -> None:
             break
         await asyncio.sleep(0.01)
     assert (threading.active_count(), len(os.listdir("/dev/fd"))) == before
+
+
+async def test_a_cancelled_open_leaves_nothing_open(tmp_path: Path) -> None:
+    """Whoever stops waiting for an opening database leaves no thread, and its files are nobody's afterwards."""
+    before = threading.active_count()
+    for rounds in range(5):
+        task = asyncio.ensure_future(_open(tmp_path))
+        for _ in range(rounds + 1):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    for _ in range(500):
+        if threading.active_count() <= before and not is_own_file(tmp_path / "halo.db"):
+            break
+        await asyncio.sleep(0.01)
+    assert threading.active_count() <= before
+    assert not is_own_file(tmp_path / "halo.db")
+    database = await _open(tmp_path)
+    assert await database.write(put("a")) == "a"
+    await database.close()
+
+
+async def test_a_process_that_forgets_to_close_ends(tmp_path: Path) -> None:
+    """An open database keeps no process from ending, and what it acknowledged is there."""
+    script = """
+import asyncio, pathlib, sys
+from halo_kernel import Migration, Place
+from halo_kernel.sqlite import SqliteStorage, is_own_file
+
+async def main():
+    place = Place(name="halo", scope="workspace", directory=pathlib.Path(sys.argv[1]))
+    database = await SqliteStorage().open(place, [Migration(version=1, sql="CREATE TABLE kv(key, value)")])
+    database.listen("topic")
+    await database.lease("tree:1")
+    await database.read(lambda tx: None)
+    await database.write(lambda tx: tx.execute("INSERT INTO kv(key) VALUES ('a')"))
+
+asyncio.run(main())
+"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, tmp_path, stderr=subprocess.PIPE)
+    _, said = await asyncio.wait_for(process.communicate(), 20)
+    assert (process.returncode, said) == (0, b"")
+    database = await _open(tmp_path)
+    assert await database.read(_keys) == ["a"]
+    assert (await database.lease("tree:1")).epoch == 2
+    await database.close()
 
 
 async def test_loops_of_several_threads(tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -133,13 +135,33 @@ async def test_links_are_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere.db").exists()
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
-async def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    """A folder or file without write permission is named."""
-    tmp_path.chmod(0o500)
+@pytest.fixture
+def ordinary_user() -> Iterator[None]:
+    """Be nobody for a while when root runs the tests, who may write everywhere."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    yield
+    if root:
+        os.seteuid(0)
+
+
+async def test_what_cannot_be_written(ordinary_user: None) -> None:
+    """A folder or a file without write permission is named when it is opened, and nothing is made."""
+    folder = Path(tempfile.mkdtemp(prefix="halo-files-"))
+    await (await _open(folder)).close()
+    (folder / "halo.db").chmod(0o400)
+    with pytest.raises(StorageUnavailable, match=r"halo\.db is not writable"):
+        await _open(folder)
+    (folder / "halo.db").unlink()
+    folder.chmod(0o500)
     with pytest.raises(StorageUnavailable, match=r"halo\.db"):
-        await _open(tmp_path)
-    tmp_path.chmod(0o700)
+        await _open(folder)
+    with pytest.raises(StorageUnavailable, match="cannot hold a database"):
+        await _open(folder / "below")
+    folder.chmod(0o700)
+    assert [path.name for path in folder.iterdir() if path.stat().st_size and path.suffix == ".db"] == []
+    shutil.rmtree(folder)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks GNU stat for the type")

@@ -246,7 +246,8 @@ async def test_many_open_a_new_database_at_once(tmp_path: Path, start: Start) ->
     assert await peers[0].ask("keys") == ["0", "1", "2", "3"]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 async def test_forked_child_uses_nothing(tmp_path: Path) -> None:
     """A forked child is refused by the database of its parent and does not keep the parent's lock alive."""
     database = await _open(tmp_path)

@@ -38,17 +38,18 @@ def _lock(descriptor: int, *, shared: bool) -> bool:
 
 
 class MemberLock:
-    """The lock file of one member, held until `leave`."""
+    """The lock file of one member, held until `leave`. Who may read the folder may look whether it is held."""
 
     def __init__(self, folder: Path, member: str) -> None:
         self.path = folder / member
+        self._mode = folder.stat().st_mode & 0o666
         self._descriptor = self._join(folder / f".{member}")
         _locks.add(self)
 
     def _join(self, draft: Path) -> int:
         """Lock under a draft name and rename: a file that others can find under a member's name is always locked."""
         while True:
-            descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, self._mode)
             try:
                 if _lock(descriptor, shared=False):
                     os.rename(draft, self.path)
@@ -90,11 +91,11 @@ if hasattr(os, "register_at_fork"):
 def is_alive(path: Path) -> bool:
     """Tell whether a living process holds the member's lock file; a dead one's file is removed."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     except OSError:
-        return True  # another user's: not ours to judge
+        return True  # not ours to look at, so not ours to judge
     try:
         if not _lock(descriptor, shared=True):
             return True
@@ -219,7 +220,7 @@ class Leases:
         )
         if not self._alone:
             try:
-                self._folder.mkdir(mode=0o700, exist_ok=True)
+                self._folder.mkdir(mode=self._folder.parent.stat().st_mode & 0o777, exist_ok=True)
                 self._lock = MemberLock(self._folder, member.id)
             except OSError as error:
                 raise StorageUnavailable(f"No lock can be held in {self._folder}: {error.strerror}.") from error

@@ -93,6 +93,11 @@ class Connection:
         """Leave the -wal as it is when the last connection closes."""
         self._raw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(keep))
 
+    def refuse_readonly(self) -> None:
+        """Raise when SQLite could open the file for reading only, which it does without a word."""
+        if self._raw.readonly("main"):
+            raise unavailable(self.path, apsw.ReadOnlyError("no permission to write"))
+
     def share(self) -> None:
         """Become one of several connections: WAL, which survives a crash of the process and of the machine."""
         mode = self.command("PRAGMA journal_mode=WAL")[0][0]

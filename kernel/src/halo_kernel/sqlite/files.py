@@ -53,45 +53,45 @@ def identity(path: str | Path | int) -> tuple[int, int] | None:
 
 
 class OwnFiles:
-    """The databases that this process has open. Readers take no lock: the tuple is replaced, never changed."""
+    """The databases that this process has open. Who asks takes no lock: the names are replaced, never changed."""
 
     def __init__(self) -> None:
-        self._open: tuple[str, ...] = ()
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew, as in a forked child, whose descriptors guard nothing."""
+        self._open: list[str] = []
+        self._names: tuple[str, ...] = ()
         self._changing = threading.Lock()
 
     def add(self, path: Path) -> None:
         """Remember an open database."""
         with self._changing:
-            self._open = (*self._open, str(path))
+            self._open.append(str(path))
+            self._rename()
 
     def remove(self, path: Path) -> None:
         """Forget one opening of a database."""
         with self._changing:
-            left = list(self._open)
-            left.remove(str(path))
-            self._open = tuple(left)
+            self._open.remove(str(path))
+            self._rename()
 
-    def forget(self) -> None:
-        """Start anew in a forked child, whose descriptors guard nothing."""
-        self._open = ()
-        self._changing = threading.Lock()
-
-    def names(self) -> list[str]:
-        """Return every name that SQLite may use now or later."""
-        return [path + suffix for path in dict.fromkeys(self._open) for suffix in SUFFIXES]
+    def _rename(self) -> None:
+        """Set every name that SQLite may use now or later."""
+        self._names = tuple(path + suffix for path in dict.fromkeys(self._open) for suffix in SUFFIXES)
 
     def holds(self, path: str | Path | int) -> bool:
         """Tell whether a path or descriptor is one of ours, also one that SQLite has yet to create."""
         wanted = identity(path)
         if wanted is not None:
-            return any(identity(name) == wanted for name in self.names())
+            return any(identity(name) == wanted for name in self._names)
         if isinstance(path, int) or "\0" in str(path):
             return False
         folder, name = os.path.split(os.path.realpath(path))
         parent = identity(folder)
         return parent is not None and any(
             name.casefold() == own.casefold() and identity(place) == parent
-            for place, own in map(os.path.split, self.names())
+            for place, own in map(os.path.split, self._names)
         )
 
 

@@ -74,19 +74,24 @@ class Writer:
         self._queue.put(Signal.STOP)
 
     def _run(self) -> None:
+        OWN.add(self._path)  # before the first descriptor, which must not be closed under us either
+        try:
+            self._serve()
+        finally:
+            OWN.remove(self._path)
+            self.closed.set_result(None)
+
+    def _serve(self) -> None:
         try:
             connection = self._open()
         except BaseException as error:
             self.opened.set_exception(self._refusal(error))
-        else:
-            OWN.add(self._path)
-            self._seen = self._version(connection)
-            self.opened.set_result(None)
-            batches = Batches(connection, run_twice=self._run_twice)
-            while self._turn(connection, batches):
-                pass
-            self._close(connection)
-        self.closed.set_result(None)
+            return
+        self.opened.set_result(None)
+        batches = Batches(connection, run_twice=self._run_twice)
+        while self._turn(connection, batches):
+            pass
+        self._close(connection)
 
     def _open(self) -> Connection:
         leave_wal = wal_size(self._path) > 0
@@ -97,9 +102,11 @@ class Writer:
             if self._alone:
                 connection.command("PRAGMA locking_mode=EXCLUSIVE")
             refuse_newer(connection, self._steps)
+            connection.refuse_readonly()
             connection.keep_wal(False)
             _insist(connection.take_alone if self._alone else connection.share, busy_seconds)
             migrate(connection, self._steps)
+            self._seen = self._version(connection)
         except BaseException:
             connection.close()
             raise
@@ -112,7 +119,6 @@ class Writer:
             connection.command("PRAGMA wal_checkpoint(PASSIVE)")
         with suppress(apsw.Error):
             connection.close()
-        OWN.remove(self._path)
 
     def _refusal(self, error: BaseException) -> BaseException:
         if self._alone and isinstance(error, apsw.BusyError):
