@@ -11,12 +11,19 @@ if TYPE_CHECKING:
     from .access import permits as permits
     from .client import Client as Client
     from .client import connect as connect
+    from .client import find_server as find_server
     from .clock import SystemClock as SystemClock
+    from .command import wanted_plugins as wanted_plugins
     from .contracts import *  # noqa: F403
     from .errors import *  # noqa: F403
+    from .folds import History as History
+    from .folds import View as View
     from .hookspecs import hook as hook
     from .plugins import Plugin as Plugin
+    from .presence import is_served as is_served
     from .records import *  # noqa: F403
+    from .repair import repair_history as repair_history
+    from .runtime import Kernel as Kernel
     from .secrets import default_home as default_home
     from .settings import AgentSettings as AgentSettings
     from .settings import LimitSettings as LimitSettings
@@ -27,16 +34,19 @@ if TYPE_CHECKING:
     from .settings import SessionSettings as SessionSettings
     from .settings import SettingsField as SettingsField
     from .settings import load_kernel_settings as load_kernel_settings
+    from .sqlite import is_own_file as is_own_file
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "access": ("fold_access", "parse_access", "permits"),
-    "client": ("Client", "connect"),
+    "client": ("Client", "connect", "find_server"),
     "clock": ("SystemClock",),
+    "command": ("wanted_plugins",),
     "folds": ("History", "View"),
     "hookspecs": ("hook",),
     "plugins": ("Plugin",),
+    "presence": ("is_served",),
     "repair": ("repair_history",),
     "runtime": ("Kernel",),
     "secrets": ("default_home",),

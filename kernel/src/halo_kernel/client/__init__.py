@@ -2,3 +2,4 @@
 
 from .caller import Client as Client
 from .caller import connect as connect
+from .caller import find_server as find_server

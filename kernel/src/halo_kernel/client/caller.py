@@ -174,6 +174,13 @@ def connect(
     return Client(home, embedded.start(), embedded)
 
 
+def find_server(home: Path | None = None) -> Client | None:
+    """Return a client of the home's running server, None when there is none. Raises `Stopping` for one that is deaf."""
+    home = default_home(os.environ) if home is None else home
+    place = _find(home)
+    return None if place is None else Client(home, place)
+
+
 def _find(home: Path) -> Place | None:
     """Return where the home's server is; wait for one that is only starting, or stopping."""
     deadline = time.monotonic() + START_SECONDS

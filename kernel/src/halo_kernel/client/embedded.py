@@ -61,7 +61,7 @@ class Embedded:
     async def _run(self) -> None:
         from ..runtime import Kernel
         from ..server.face import app_of, credentials_of
-        from ..server.listening import serve
+        from ..server.listening import hush, serve
 
         kernel = await Kernel.start(self._home, embedded=True, **self._options)
         try:
@@ -71,6 +71,7 @@ class Embedded:
             app = app_of(kernel, credentials, embedded=True, on_started=lambda: self._up.set_result(place))
             await serve(app, sock, stopping=kernel.stopping)
         finally:
+            asyncio.get_running_loop().set_exception_handler(hush)
             await kernel.close()
 
     def _listen(self, token: str) -> tuple[socket.socket, Place]:

@@ -1,0 +1,143 @@
+"""The command `halo`: its own verb `serve`, and the verbs that plugins add, each imported only when it is called."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
+
+from . import __version__
+from .errors import BadFile, HaloError
+
+GROUP = "halo.commands"
+Command = Callable[[Sequence[str]], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code: 0, 1 for any error, 2 for wrong usage, 130 for Ctrl-C."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    name = words[0] if words else "--help"
+    if name in ("--version", "-V"):
+        print(f"halo {__version__}")
+        return 0
+    if name in ("--help", "-h", "help"):
+        print(_help())
+        return 0
+    try:
+        return _find(name)(words[1:])
+    except HaloError as error:
+        print(f"halo: {sentence(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone; the interpreter must not complain about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def sentence(error: HaloError) -> str:
+    """Return an error as one line for a terminal: where, what, and what to do next."""
+    where = ""
+    if isinstance(error, BadFile):
+        where = f"{error.path}:{error.line}: " if error.line else f"{error.path}: "
+    text = error.message.rstrip()
+    if error.advice:
+        text = f"{text.rstrip('.')}. {error.advice[:1].upper()}{error.advice[1:]}"
+    return where + text
+
+
+def _found() -> Mapping[str, list[EntryPoint]]:
+    found: dict[str, list[EntryPoint]] = {}
+    for entry in entry_points(group=GROUP):
+        if all(entry.value != other.value for other in found.get(entry.name, [])):
+            found.setdefault(entry.name, []).append(entry)
+    return found
+
+
+def _help() -> str:
+    names = sorted({"serve", *_found()})
+    return "\n".join(
+        [
+            "usage: halo COMMAND [OPTION ...]",
+            "",
+            f"commands: {', '.join(names)}",
+            "",
+            "halo COMMAND --help    what a command does",
+            "halo --version         the version",
+        ]
+    )
+
+
+def _find(name: str) -> Command:
+    if name == "serve":
+        return serve
+    found = _found()
+    entries = found.get(name, [])
+    if not entries:
+        from .manifests import suggest
+
+        raise HaloError(
+            f"there is no command {name!r}{suggest(name, [*found, 'serve'])}", advice="`halo --help` lists them"
+        )
+    if len(entries) > 1:
+        owners = " and ".join(sorted(entry.dist.name if entry.dist else entry.value for entry in entries))
+        raise HaloError(f"the command {name!r} is claimed by {owners}", advice="uninstall one of them")
+    return _load(entries[0])
+
+
+def _load(entry: EntryPoint) -> Command:
+    try:
+        command: Command = entry.load()
+    except Exception as error:
+        owner = entry.dist.name if entry.dist else entry.value
+        raise HaloError(
+            f"the command {entry.name!r} of {owner} cannot be loaded: {error!r}", advice=f"reinstall {owner}"
+        ) from error
+    return command
+
+
+def serve(argv: Sequence[str]) -> int:
+    """Run the server in the foreground until it is stopped."""
+    import argparse
+    from pathlib import Path
+
+    from .secrets import default_home
+    from .server import run
+
+    parser = argparse.ArgumentParser(
+        prog="halo serve", description="Run the server in the foreground until it is stopped."
+    )
+    parser.add_argument("--host", help="address to listen on (setting server.host)")
+    parser.add_argument("-p", "--port", type=_port, help="port, 0 for a free one (setting server.port)")
+    parser.add_argument("--home", type=Path, help="home folder (HALO_HOME, else ~/.halo)")
+    parser.add_argument("--without", action="append", default=[], metavar="PLUGIN", help="leave a plugin out")
+    parser.add_argument("--strict", action="store_true", help="end with an error when a plugin is broken")
+    parser.add_argument("--ready-fd", type=int, metavar="FD", help="write the url to this descriptor when ready")
+    parser.add_argument("--parent-pid", type=int, metavar="PID", help="stop when this process ends")
+    options = parser.parse_args(list(argv))
+    return run(
+        options.home or default_home(os.environ),
+        host=options.host,
+        port=options.port,
+        ready_fd=options.ready_fd,
+        parent_pid=options.parent_pid,
+        without=options.without,
+        only=wanted_plugins(os.environ),
+        strict=options.strict,
+    )
+
+
+def wanted_plugins(env: Mapping[str, str]) -> Sequence[str] | None:
+    """Return the plugins that HALO_PLUGINS names, None for all that are installed."""
+    names = env.get("HALO_PLUGINS")
+    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+
+
+def _port(text: str) -> int:
+    import argparse
+
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a whole number from 0 to 65535")
+    return int(text)

@@ -1,0 +1,137 @@
+"""`halo run`: one message, one answer, on the terminal or in a script."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+from halo_kernel import BadInput, Client, HaloError, connect
+
+from .follow import Reply, follow
+from .terminal import note
+from .workspaces import choose_folder, open_workspace, session_path
+
+
+class _Signalled(Exception):
+    """A signal asks us to end; `code` is the exit code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def command(argv: Sequence[str]) -> int:
+    """Send a prompt and print the answer. Exit codes: 0, 1 for an error, 130 for Ctrl-C, 143 for SIGTERM."""
+    options = _options(argv)
+    text = _prompt(options.prompt)
+    with _signals(), connect(local=options.local) as client:
+        path, name = "", ""
+        try:
+            path, name = _session(client, options)
+            reply = _ask(client, path, text, verbose=options.verbose)
+        except _Signalled as signalled:
+            _interrupt(client, path)
+            return signalled.code
+    _print(reply, name, options.format)
+    return 0 if reply.outcome == "succeeded" else 1
+
+
+def _prompt(words: Sequence[str]) -> str:
+    piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read().strip()
+    text = "\n\n".join(part for part in (" ".join(words).strip(), piped) if part)
+    if not text:
+        raise BadInput('there is no prompt: `halo run "your question"`, or pipe it in', field="prompt")
+    return text
+
+
+def _session(client: Client, options: argparse.Namespace) -> tuple[str, str]:
+    """Return the API path and the id of the session to speak to."""
+    workspace, _ = open_workspace(client, choose_folder(options.workspace))
+    base = session_path(workspace)
+    wish: dict[str, Any] = {"agent": options.agent} if options.agent else {}
+    if options.directory is not None:
+        wish["directory"] = options.directory
+    name = options.session or ("" if options.new else _latest(client, base, options.agent))
+    answer = client.post(base, wish | ({"id": name} if name else {"origin": "cli"}))
+    return session_path(workspace, answer["id"]), answer["id"]
+
+
+def _latest(client: Client, base: str, agent: str | None) -> str:
+    """Return the id of the newest session of the command line that is still open, '' when there is none."""
+    for row in client.get(f"{base}?limit=200")["sessions"]:
+        if row["id"].startswith("cli_") and not row["archived"] and agent in (None, row["agent"]):
+            return str(row["id"])
+    return ""
+
+
+def _ask(client: Client, path: str, text: str, *, verbose: bool) -> Reply:
+    receipt = client.post(f"{path}/messages", {"text": text})
+    watch: Callable[[str], None] = _watch if verbose else lambda piece: None
+    reply = follow(client.stream(f"{path}/stream", after=receipt["cursor"]), receipt["row"], watch=watch)
+    if verbose:
+        _watch("\n")
+    return reply
+
+
+def _watch(piece: str) -> None:
+    print(piece, end="", file=sys.stderr, flush=True)
+
+
+def _interrupt(client: Client, path: str) -> None:
+    if path:
+        with suppress(HaloError):
+            client.post(f"{path}/interrupt")
+
+
+def _print(reply: Reply, session: str, format: str) -> None:
+    if format == "json":
+        answer = {
+            "text": reply.text,
+            "sessionId": session,
+            "toolCalls": reply.tools,
+            "usage": reply.usage,
+            "error": reply.error or None,
+        }
+        print(json.dumps(answer, ensure_ascii=False, indent=2))
+        return
+    if reply.text:
+        print(reply.text)
+    if reply.outcome != "succeeded":
+        note("halo: " + (reply.error or f"the turn was {reply.outcome or 'not finished'}"))
+
+
+@contextmanager
+def _signals() -> Generator[None]:
+    """Turn the first SIGINT or SIGTERM into an exception; a second one ends the process at once."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise _Signalled(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _options(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="halo run", description="Send a prompt to an agent and print its answer.")
+    parser.add_argument("prompt", nargs="*", help="the prompt; what is piped in is added to it")
+    parser.add_argument("-w", "--workspace", metavar="DIR", help="folder of the workspace (default: the current one)")
+    parser.add_argument("-a", "--agent", help="agent (default: the session's, or the workspace's best)")
+    parser.add_argument("-s", "--session", metavar="ID", help="session to go on with, made if it does not exist")
+    parser.add_argument("--new", action="store_true", help="start a new session")
+    parser.add_argument("--dir", dest="directory", metavar="DIR", help="part of the workspace it is about, '.' for all")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="what to print (default: text)")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show on stderr what happens")
+    parser.add_argument("--local", action="store_true", help="use no server, run everything in this process")
+    return parser.parse_args(list(argv))

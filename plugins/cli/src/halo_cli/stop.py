@@ -1,0 +1,56 @@
+"""`halo stop`: end the server of this home, cleanly if it can."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from halo_kernel import Client, Stopping, default_home, find_server, is_served
+
+from .terminal import note
+
+_PATIENCE = 20.0
+
+
+def command(argv: Sequence[str]) -> int:
+    """Stop the server and wait for its end; what it was doing goes on at the next start."""
+    parser = argparse.ArgumentParser(prog="halo stop", description="Stop the server of this home.")
+    parser.add_argument("--force", action="store_true", help="kill it when it does not end by itself within 5 seconds")
+    options = parser.parse_args(list(argv))
+    home = default_home(os.environ)
+    client = find_server(home)
+    if client is None:
+        note(f"No server of {home} is running.")
+        return 1
+    pid = int(client.get("/api/server")["pid"])
+    _ask(client)
+    if _ended(home, 5.0 if options.force else _PATIENCE):
+        print("Stopped.")
+        return 0
+    if not options.force:
+        note(f"The server (pid {pid}) has not ended after {_PATIENCE:.0f} seconds. `halo stop --force` kills it.")
+        return 1
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    killed = _ended(home, 5.0)
+    print("Killed." if killed else f"The server (pid {pid}) could not be killed.")
+    return 0 if killed else 1
+
+
+def _ask(client: Client) -> None:
+    with suppress(Stopping):
+        client.post("/api/server/stop")
+
+
+def _ended(home: Path, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while is_served(home):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.05)
+    return True

@@ -1,0 +1,21 @@
+"""What commands print: the answer on stdout, everything about it on stderr."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+def note(text: str) -> None:
+    """Say something about what happens."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def model_line(status: dict[str, Any]) -> str:
+    """Return which model answers and why, from `GET /api/models`; rules are never called a model."""
+    chosen = next((offer for offer in status["models"] if offer["model"] == status["chosen"]), None)
+    if chosen is None:
+        return f"No model can answer: {status['reason']}"
+    if chosen.get("is_model", True):
+        return f"Model: {chosen['model']} ({status['reason']})"
+    return f"No model is running: built-in rules answer ({status['reason']})"

@@ -1,0 +1,46 @@
+"""Which folder a command works in, and its workspace."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+from halo_kernel import Client, WorkspaceUnusable, default_home
+
+_WELCOME = """# Your workspace
+
+Everything an agent reads and writes lives here. Put files in this folder, or run `halo up` in a folder of your own.
+"""
+
+
+def choose_folder(named: str | None) -> Path:
+    """Return the folder of a command: the one that is named, else where we are.
+
+    A person's whole home directory or the root of the disk is no workspace: there a folder of our own is made instead.
+    """
+    if named is not None:
+        return Path(named).expanduser()
+    try:
+        here = Path.cwd()
+    except FileNotFoundError as error:
+        raise WorkspaceUnusable("the current folder has been deleted", advice="change to another one") from error
+    if here not in (Path.home(), Path(here.anchor)):
+        return here
+    folder = default_home(os.environ) / "workspaces" / "default"
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        (folder / "README.md").write_text(_WELCOME, encoding="utf-8")
+    return folder
+
+
+def open_workspace(client: Client, folder: Path) -> tuple[str, str]:
+    """Open a folder as a workspace; return its id and its path. Raises `WorkspaceUnusable`."""
+    answer = client.post("/api/workspaces", {"path": str(folder.absolute())})
+    return answer["id"], answer["path"]
+
+
+def session_path(workspace: str, session: str = "") -> str:
+    """Return the API path of a workspace's sessions, or of one of them."""
+    base = f"/api/workspaces/{quote(workspace, safe='')}/sessions"
+    return f"{base}/{quote(session, safe='')}" if session else base
