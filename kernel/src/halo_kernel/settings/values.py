@@ -220,6 +220,8 @@ def _secret(name: str) -> Any:
     def decode(wanted: type, raw: object) -> object:
         if wanted is Secret and isinstance(raw, str):
             return Secret(raw, name)
+        if isinstance(raw, Secret):  # an entry of a mapping or a list, converted on the way down
+            return raw
         raise TypeError(f"not a {wanted.__name__}")
 
     return decode
