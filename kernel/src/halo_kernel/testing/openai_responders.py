@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -19,6 +20,18 @@ class Received:
     headers: dict[str, str]
     body: dict[str, Any] = field(default_factory=dict[str, Any])
     ended: str = ""
+    over: asyncio.Event = field(default_factory=asyncio.Event, repr=False, compare=False)
+
+    def end(self, how: str) -> None:
+        """Note how the answer ended, and wake who waits for `over`."""
+        self.ended = how
+        self.over.set()
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The request as JSON can hold it."""
+        names = ("method", "path", "headers", "body", "ended")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def messages(self) -> list[dict[str, Any]]:

@@ -40,7 +40,7 @@ class Script(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fragments: int = 2
     parallel: bool = False
     finish: str | None = ""
-    usage: dict[str, Any] | None = {"prompt_tokens": 10, "completion_tokens": 5}
+    usage: dict[str, Any] | None = msgspec.field(default_factory=lambda: {"prompt_tokens": 10, "completion_tokens": 5})
     done: bool = True
     first_delay: float = 0.0
     delay: float = 0.0

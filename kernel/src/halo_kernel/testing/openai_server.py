@@ -19,7 +19,6 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -93,7 +92,7 @@ class ScriptedOpenAI:
     async def _answer(self, request: Received, answer: _Answer) -> bool:
         """Answer one request; return whether the connection can take another."""
         if request.path == "/requests":
-            return await answer.json([asdict(each) for each in self.requests])
+            return await answer.json([each.record for each in self.requests])
         if request.path == "/scripts":
             self.scripts.extend(read_scripts(json.dumps(request.body["scripts"]).encode()))
             return await answer.json({"scripts": len(self.scripts)})
@@ -123,17 +122,19 @@ class _Answer:
         """Say what the script says, and note how it ended."""
         gone = asyncio.ensure_future(self._reader.read(1))
         try:
-            self._request.ended = await self._play(script, gone)
+            self._request.end(await self._play(script, gone))
         except ConnectionError:
-            self._request.ended = "gone"
+            self._request.end("gone")
         finally:
-            gone.cancel()
+            await _stopped(gone)
         return self._request.ended == "whole"
 
     async def _play(self, script: Script, gone: asyncio.Future[bytes]) -> str:
         model = str(self._request.body.get("model", ""))
         if await _left(gone, script.first_delay):
             return "gone"
+        if script.status != 200 or script.whole:
+            await _stopped(gone)
         if script.status != 200:
             await self._whole(script.error(), script.status, script.headers)
         elif script.whole:
@@ -163,7 +164,7 @@ class _Answer:
             left = None if left is None else max(0, left - len(chunk))
         if left == 0:
             return await self._cut(script)
-        gone.cancel()
+        await _stopped(gone)
         self._writer.write(b"0\r\n\r\n")
         await self._writer.drain()
         return "whole"
@@ -195,6 +196,12 @@ async def _left(gone: asyncio.Future[bytes], seconds: float) -> bool:
     """Wait, and return whether the client left meanwhile."""
     await asyncio.wait({gone}, timeout=seconds)
     return gone.done()
+
+
+async def _stopped(gone: asyncio.Future[bytes]) -> None:
+    """End the watch before the answer ends: what comes after that is the next request."""
+    gone.cancel()
+    await asyncio.wait({gone})
 
 
 async def _read_request(reader: asyncio.StreamReader) -> Received | None:
