@@ -106,6 +106,14 @@ def test_thinking_in_each_dialect(dialect: Dialect, wish: dict[str, object], sen
     assert {name: body[name] for name in ("thinking", "reasoning_effort") if name in body} == sent
 
 
+def test_effort_beside_tools() -> None:
+    """Where a vendor refuses tools beside reasoning, a request with tools asks for none of it; others are unchanged."""
+    dialect = Dialect(effort="asked", effort_with_tools="none")
+    wish = thinking(enabled=True, effort="high")
+    assert encode_chat(request(tools=(READ,), **wish), dialect)["reasoning_effort"] == "none"
+    assert encode_chat(request(**wish), dialect)["reasoning_effort"] == "high"
+
+
 def test_extra_body_is_added_as_it_is() -> None:
     """An agent may send any field that its server knows."""
     body = encode_chat(request(options={"extra_body": {"temperature": 0.1, "top_k": 5}}), Dialect())

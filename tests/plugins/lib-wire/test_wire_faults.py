@@ -118,6 +118,12 @@ def test_a_model_without_tools() -> None:
     assert error.advice == "Choose a model that can call tools."
 
 
+def test_tools_beside_reasoning() -> None:
+    """OpenAI's refusal of tools beside reasoning comes with the option that helps."""
+    message = "Function tools with reasoning_effort are not supported for gpt-5.6 in /v1/chat/completions."
+    assert "reasoning_effort: none" in refused(400, {"error": {"message": message}}).advice
+
+
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [

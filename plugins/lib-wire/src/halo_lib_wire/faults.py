@@ -22,6 +22,7 @@ _OVERFLOW = re.compile(
 _SPENT = re.compile(r"insufficient_quota|exceeded_current_quota|insufficient[ _]balance|余额不足|欠费", re.IGNORECASE)
 _THROTTLE = re.compile(r"rate.?limit|throttl|too many requests|\b429\b", re.IGNORECASE)
 _ACCOUNT = re.compile(r"invalid.api.key|unauthorized|authentication|permission|suspended", re.IGNORECASE)
+_NO_EFFORT = re.compile(r"tools with reasoning_effort are not supported", re.IGNORECASE)
 _NO_TOOLS = re.compile(r"does not support tools|tool use is not supported", re.IGNORECASE)
 
 _ADVICE: dict[int, str] = {
@@ -103,6 +104,8 @@ def _advice(kind: ModelErrorKind, status: int, said: str) -> str:
         return _ADVICE[402]
     if _NO_TOOLS.search(said):
         return "Choose a model that can call tools."
+    if _NO_EFFORT.search(said):
+        return "Give the agent's model options `extra_body: {reasoning_effort: none}`, or choose another model."
     if 300 <= status < 400:
         return "The server points elsewhere: set that address as the base URL."
     return _ADVICE.get(status, "")

@@ -23,7 +23,7 @@ class SseParser:
     """An incremental parser of `text/event-stream` (WHATWG HTML, section 9.2.6).
 
     Feed it bytes as they arrive; any split, even inside a character or between CR and LF, gives the same events.
-    `limit` bounds one event in bytes; `feed` raises `ValueError` beyond it.
+    `limit` bounds what is kept of an unfinished event, in bytes; `feed` raises `ValueError` beyond it.
     """
 
     def __init__(self, *, limit: int = 16 * 1024 * 1024) -> None:

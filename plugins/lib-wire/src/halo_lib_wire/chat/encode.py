@@ -28,7 +28,10 @@ def encode_chat(request: ModelRequest, dialect: Dialect) -> Body:
         body[dialect.max_tokens_field] = request.max_tokens
     if dialect.cache_key and request.session:
         body["prompt_cache_key"] = request.session
-    return body | _thinking(_option(request, "thinking"), dialect) | dict(_option(request, "extra_body"))
+    body |= _thinking(_option(request, "thinking"), dialect)
+    if request.tools and dialect.effort_with_tools:
+        body["reasoning_effort"] = dialect.effort_with_tools
+    return body | dict(_option(request, "extra_body"))
 
 
 def _option(request: ModelRequest, name: str) -> Mapping[str, object]:

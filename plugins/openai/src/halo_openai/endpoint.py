@@ -1,0 +1,58 @@
+"""Base URLs: what people write, made exact."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+from halo_kernel import BadInput
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A base URL without a slash at its end."""
+
+    url: str
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        """Scheme, host and port: where a key may go."""
+        parts = urlsplit(self.url)
+        return parts.scheme, (parts.hostname or "").lower(), parts.port or (443 if parts.scheme == "https" else 80)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it is on this machine."""
+        host = self.origin[1]
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost" or host.endswith(".localhost")
+
+    @property
+    def shown(self) -> str:
+        """The URL for people: without credentials and query."""
+        parts = urlsplit(self.url)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+    def path(self, name: str) -> str:
+        """Return the URL of a path below the base; a query stays behind it."""
+        parts = urlsplit(self.url)
+        return urlunsplit(parts._replace(path=f"{parts.path}/{name}"))
+
+
+def parse_endpoint(text: str, *, field: str) -> Endpoint:
+    """Return the endpoint that a person wrote, with or without a slash or `/chat/completions` at its end.
+
+    Raises `BadInput` naming `field` when it is no http or https URL.
+    """
+    try:
+        parts = urlsplit(text.strip())
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable, parts = False, SplitResult("", "", "", "", "")
+    if not usable:
+        raise BadInput(f"{field} must be an http or https URL such as http://127.0.0.1:8000/v1", field=field)
+    path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
+    return Endpoint(urlunsplit(parts._replace(path=path, fragment="")))
