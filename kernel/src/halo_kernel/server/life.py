@@ -17,7 +17,7 @@ from ..runtime import Kernel
 from ..secrets import ensure_home
 from ..settings import LoadedSettings, LogSettings, ServerSettings, load_kernel_settings
 from .face import app_of, credentials_of
-from .listening import bind, is_loopback, serve, url_of
+from .listening import bind, hush, is_loopback, serve, url_of
 from .signals import Deadline, parent_ended, stopped_by_signals
 
 if TYPE_CHECKING:
@@ -144,6 +144,7 @@ class _Life:
                     await first_of(serving, kernel.stopping.wait(), *watch)
         finally:
             self._deadline.begin()
+            asyncio.get_running_loop().set_exception_handler(hush)
             kernel.stopping.set()
             await serving
 

@@ -95,7 +95,6 @@ async def serve(app: ASGIApp, sock: socket.socket, *, stopping: asyncio.Event, r
 
 async def _end(serving: asyncio.Task[None]) -> None:
     """Wait for connections to end, but not for ever, as a server does by itself from Python 3.12 on."""
-    asyncio.get_running_loop().set_exception_handler(_hush)
     await asyncio.wait({serving}, timeout=END_SECONDS)
     if not serving.done():
         logger("server").info("connections did not end in time and were cut")
@@ -103,8 +102,8 @@ async def _end(serving: asyncio.Task[None]) -> None:
         await asyncio.wait({serving}, timeout=END_SECONDS / 4)
 
 
-def _hush(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-    """Keep what is cut at the end from filling the log with tracebacks."""
+def hush(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    """Handle a loop's exceptions while it ends: what is cut then must not fill the log with tracebacks."""
     logger("server").debug("while ending: " + str(context.get("message", "")), error=str(context.get("exception", "")))
 
 

@@ -3,12 +3,14 @@
 from .clock import VirtualClock
 from .kernels import SimplePlugin, running_kernel
 from .model import Answer, Calls, Fail, Hang, Pieces, ScriptedModel, Step
+from .servers import Front, front, listening
 from .tool import NoteTool
 
 __all__ = [
     "Answer",
     "Calls",
     "Fail",
+    "Front",
     "Hang",
     "NoteTool",
     "Pieces",
@@ -16,5 +18,7 @@ __all__ = [
     "SimplePlugin",
     "Step",
     "VirtualClock",
+    "front",
+    "listening",
     "running_kernel",
 ]

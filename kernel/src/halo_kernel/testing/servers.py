@@ -1,0 +1,53 @@
+"""A kernel's routes for a test: as an application, or behind a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..server.face import app_of, credentials_of
+from ..server.listening import bind, serve, url_of
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from ..credentials import Credentials
+    from ..runtime import Kernel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Front:
+    """A kernel's application, where it listens (if it does), and the token that lets the operator in."""
+
+    app: ASGIApp
+    token: str
+    credentials: Credentials
+    url: str = ""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of a request by the operator."""
+        return {"Authorization": f"Bearer {self.token}"}
+
+
+def front(kernel: Kernel, *, url: str = "http://localhost:9527", host: str = "127.0.0.1") -> Front:
+    """Return a kernel's application, for a client that calls it in this process."""
+    credentials = credentials_of(kernel)
+    app = app_of(kernel, credentials, host=host, url=url)
+    return Front(app=app, token=credentials.token, credentials=credentials, url=url)
+
+
+@asynccontextmanager
+async def listening(kernel: Kernel) -> AsyncGenerator[Front]:
+    """Serve a kernel's application on a free port of this machine; leaving ends it as a server's stop does."""
+    sock = bind("127.0.0.1", 0)
+    face = front(kernel, url=url_of(sock))
+    serving = asyncio.create_task(serve(face.app, sock, stopping=kernel.stopping), name="test.serve")
+    try:
+        yield face
+    finally:
+        kernel.stopping.set()
+        await serving

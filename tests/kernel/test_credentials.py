@@ -1,0 +1,202 @@
+"""Cookies, one-time links and the lock-out, under a clock that the test moves."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from halo_kernel import OPERATOR, LockedOut, Principal, WrongCredentials
+from halo_kernel.credentials import COOKIE_LIFE, LINK_LIFE, LOCK_SECONDS, Attempts, Cookies, Links, make_credentials
+from halo_kernel.testing import VirtualClock
+
+KEY = bytes(range(32))
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+def test_a_cookie_names_its_principal_and_age(clock: VirtualClock) -> None:
+    """A cookie of ours is read back with whom it was made for, and how old it is."""
+    cookies = Cookies(KEY, clock)
+    value = cookies.sign(Principal(name="ann", access="readonly"))
+    clock.advance(3600)
+    cookie = cookies.read(value)
+    assert cookie is not None
+    assert cookie.principal == Principal(name="ann", access="readonly")
+    assert cookie.age == 3600
+
+
+def test_a_cookie_is_a_jwt(clock: VirtualClock) -> None:
+    """Other tools can read a cookie: HS256, with `iat` and `exp` in seconds."""
+    head, body, _ = Cookies(KEY, clock).sign(OPERATOR).split(".")
+    assert json.loads(base64.urlsafe_b64decode(head + "==")) == {"alg": "HS256", "typ": "JWT"}
+    claims = json.loads(base64.urlsafe_b64decode(body + "=="))
+    assert claims["exp"] - claims["iat"] == COOKIE_LIFE == 14 * 86_400
+
+
+def test_a_cookie_expires(clock: VirtualClock) -> None:
+    """A cookie is good for 14 days and not a second longer."""
+    cookies = Cookies(KEY, clock)
+    value = cookies.sign(OPERATOR)
+    clock.advance(COOKIE_LIFE - 1)
+    assert cookies.read(value) is not None
+    clock.advance(1)
+    assert cookies.read(value) is None
+
+
+@given(st.text(max_size=200))
+def test_no_other_text_is_a_cookie(text: str) -> None:
+    """Whatever a browser sends, only what was signed is read, and nothing raises."""
+    assert Cookies(KEY, VirtualClock()).read(text) is None
+
+
+@given(st.data())
+def test_a_changed_cookie_is_none(data: st.DataObject) -> None:
+    """One changed character anywhere makes a cookie worthless."""
+    cookies = Cookies(KEY, VirtualClock())
+    value = cookies.sign(OPERATOR)
+    at = data.draw(st.integers(0, len(value) - 1))
+    other = data.draw(st.sampled_from("ABCabc019-_.").filter(lambda char: char != value[at]))
+    assert cookies.read(value[:at] + other + value[at + 1 :]) is None
+
+
+def test_another_key_reads_nothing(clock: VirtualClock) -> None:
+    """A cookie of another home is none of ours."""
+    assert Cookies(b"x" * 32, clock).read(Cookies(KEY, clock).sign(OPERATOR)) is None
+
+
+def test_a_cookie_without_our_claims_is_none(clock: VirtualClock) -> None:
+    """A cookie that is signed with our key but says other things is none."""
+    cookies = Cookies(KEY, clock)
+    head = cookies.sign(OPERATOR).split(".")[0].encode()
+    payload = head + b"." + base64.urlsafe_b64encode(b'{"iat":1}').rstrip(b"=")
+    assert cookies.read((payload + b"." + cookies._signature(payload)).decode()) is None
+
+
+def test_a_link_works_once(clock: VirtualClock) -> None:
+    """A one-time link leads somewhere once; after that it is known, but good for nothing."""
+    links = Links(clock)
+    token = links.make("/web/?workspace=a")
+    assert links.use(token) == "/web/?workspace=a"
+    assert links.use(token) is None
+    assert links.target(token) == "/web/?workspace=a"
+
+
+def test_a_link_ends_after_five_minutes(clock: VirtualClock) -> None:
+    """A link that nobody followed within five minutes is good for nothing."""
+    links = Links(clock)
+    early, late = links.make("/early"), links.make("/late")
+    clock.advance(LINK_LIFE - 1)
+    assert links.use(early) == "/early"
+    clock.advance(1)
+    assert links.use(late) is None
+
+
+def test_a_link_keeps_no_token(clock: VirtualClock) -> None:
+    """The server's memory holds a hash of a link's token, which has 256 random bits."""
+    links = Links(clock)
+    token = links.make("/")
+    assert len(base64.urlsafe_b64decode(token + "==")) == 32
+    assert token not in repr(links._links)
+    assert token.encode() not in links._links
+
+
+def test_an_unknown_link_is_wrong(clock: VirtualClock) -> None:
+    """A token that no link ever had counts as a wrong credential, and so does one of an hour ago."""
+    links = Links(clock)
+    with pytest.raises(WrongCredentials):
+        links.use("guess")
+    token = links.make("/")
+    clock.advance(2 * 3600)
+    links.make("/another")
+    with pytest.raises(WrongCredentials):
+        links.use(token)
+
+
+def test_links_are_bounded(clock: VirtualClock) -> None:
+    """However many links are made, the newest thousand are kept."""
+    links = Links(clock)
+    first = links.make("/first")
+    tokens = [links.make("/") for _ in range(1000)]
+    assert links.use(tokens[-1]) == "/"
+    with pytest.raises(WrongCredentials):
+        links.use(first)
+
+
+def test_five_wrong_lock_out_for_fifteen_minutes(clock: VirtualClock) -> None:
+    """The fifth wrong credential locks out, for 15 minutes from the last one."""
+    attempts = Attempts(clock)
+    for _ in range(5):
+        attempts.check("password", "10.0.0.1")
+        attempts.wrong("password", "10.0.0.1")
+    with pytest.raises(LockedOut) as locked:
+        attempts.check("password", "10.0.0.1")
+    assert locked.value.retry_after == LOCK_SECONDS == 900
+    clock.advance(899)
+    with pytest.raises(LockedOut):
+        attempts.check("password", "10.0.0.1")
+    clock.advance(1)
+    attempts.check("password", "10.0.0.1")
+    attempts.wrong("password", "10.0.0.1")
+    attempts.check("password", "10.0.0.1")
+
+
+def test_a_lock_is_for_one_scheme_and_address(clock: VirtualClock) -> None:
+    """Neither another address nor another scheme is locked out with it."""
+    attempts = Attempts(clock)
+    for _ in range(5):
+        attempts.wrong("password", "10.0.0.1")
+    attempts.check("password", "10.0.0.2")
+    attempts.check("operator", "10.0.0.1")
+
+
+def test_right_credentials_clear_the_count(clock: VirtualClock) -> None:
+    """After right credentials counting starts anew."""
+    attempts = Attempts(clock)
+    for _ in range(4):
+        attempts.wrong("password", "10.0.0.1")
+    attempts.right("password", "10.0.0.1")
+    for _ in range(4):
+        attempts.wrong("password", "10.0.0.1")
+    attempts.check("password", "10.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("2001:db8::1", "2001:db8::ffff:2"), ("::ffff:10.0.0.1", "10.0.0.1")],
+)
+def test_addresses_of_one_person_share_a_count(clock: VirtualClock, one: str, other: str) -> None:
+    """A network of IPv6 addresses, and an IPv4 address however it is written, are one."""
+    attempts = Attempts(clock)
+    for address in (one, other, one, other, one):
+        attempts.wrong("password", address)
+    with pytest.raises(LockedOut):
+        attempts.check("password", other)
+
+
+def test_counts_are_bounded(clock: VirtualClock) -> None:
+    """A flood of addresses neither grows without bound nor lifts the newest locks."""
+    attempts = Attempts(clock)
+    for number in range(10_050):
+        attempts.wrong("password", f"host-{number}")
+    for _ in range(5):
+        attempts.wrong("password", "10.0.0.1")
+    with pytest.raises(LockedOut):
+        attempts.check("password", "10.0.0.1")
+    assert len(attempts._buckets) <= 10_000
+
+
+def test_the_token_is_compared_whole(clock: VirtualClock) -> None:
+    """Only the whole token is the token, and it is in no text about the credentials."""
+    credentials = make_credentials(KEY, clock)
+    assert credentials.is_token(credentials.token)
+    assert not credentials.is_token(credentials.token[:-1])
+    assert not credentials.is_token("")
+    assert not credentials.is_token("é")
+    assert credentials.token not in repr(credentials)

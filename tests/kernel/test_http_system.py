@@ -1,0 +1,273 @@
+"""The kernel's own routes: health, links, models, the front page, the description of all routes; and refused upgrades."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from halo_kernel import Exchange, Kernel, Reply, Route, Stream, hook
+from halo_kernel.openapi import describe
+from halo_kernel.testing import Front, VirtualClock, front, running_kernel
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+async def kernel(tmp_path: Path, clock: VirtualClock) -> AsyncIterator[Kernel]:
+    async with running_kernel(tmp_path / "home", clock=clock) as kernel:
+        yield kernel
+
+
+@pytest.fixture
+def face(kernel: Kernel) -> Front:
+    return front(kernel)
+
+
+@pytest.fixture
+async def browser(face: Front) -> AsyncIterator[httpx.AsyncClient]:
+    """A browser that has not signed in."""
+    transport = httpx.ASGITransport(face.app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost:9527") as client:
+        yield client
+
+
+async def make_link(browser: httpx.AsyncClient, face: Front, target: str = "/web/") -> str:
+    answer = await browser.post("/api/auth/link", json={"next": target}, headers=face.headers)
+    assert answer.status_code == 200
+    assert answer.json()["expires_in"] == 300
+    return answer.json()["url"]
+
+
+async def test_health_is_public(browser: httpx.AsyncClient) -> None:
+    """Anyone on this machine may ask whether the server answers."""
+    answer = (await browser.get("/api/health")).json()
+    assert answer["status"] == "ok"
+    assert answer.keys() == {"status", "version", "pid", "uptime"}
+
+
+async def test_the_server_describes_itself(
+    browser: httpx.AsyncClient, face: Front, clock: VirtualClock, kernel: Kernel
+) -> None:
+    """The operator sees home, uptime and plugins."""
+    clock.advance(90)
+    answer = (await browser.get("/api/server", headers=face.headers)).json()
+    assert answer["home"] == str(kernel.home)
+    assert answer["uptime"] == 90
+    assert {"name": "test", "version": "0.1.0", "state": "loaded", "reason": "", "advice": ""} in answer["plugins"]
+
+
+async def test_models_are_listed_with_the_choice(browser: httpx.AsyncClient, face: Front) -> None:
+    """The offers come with the one a new turn takes, and why."""
+    answer = (await browser.get("/api/models", headers=face.headers)).json()
+    assert answer["chosen"] == answer["models"][0]["model"]
+    assert answer["reason"]
+
+
+async def test_a_link_signs_a_browser_in_once(browser: httpx.AsyncClient, face: Front) -> None:
+    """The link sets the cookie and leads on, once; the browser that used it may click it again, no other."""
+    link = await make_link(browser, face, "/web/?workspace=a")
+    assert link.startswith("http://localhost:9527/auth/link?token=")
+    first = await browser.get(link)
+    assert (first.status_code, first.headers["location"]) == (303, "/web/?workspace=a")
+    assert first.headers["referrer-policy"] == "no-referrer"
+    assert (await browser.get("/api/server")).status_code == 200
+    again = await browser.get(link)
+    assert (again.status_code, again.headers["location"]) == (303, "/web/?workspace=a")
+    browser.cookies.clear()
+    stranger = await browser.get(link)
+    assert stranger.status_code == 401
+    assert "set-cookie" not in stranger.headers
+    assert "used already" in stranger.json()["error"]
+
+
+async def test_a_link_ends(browser: httpx.AsyncClient, face: Front, clock: VirtualClock) -> None:
+    """After five minutes a link signs nobody in, and says so to a person in plain text."""
+    link = await make_link(browser, face)
+    clock.advance(300)
+    answer = await browser.get(link, headers={"Accept": "text/html"})
+    assert answer.status_code == 401
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert "halo up" in answer.text
+
+
+async def test_looking_at_a_link_does_not_use_it(browser: httpx.AsyncClient, face: Front) -> None:
+    """A preview or a prefetch leaves the link good."""
+    link = await make_link(browser, face)
+    assert (await browser.head(link)).status_code == 204
+    assert (await browser.get(link, headers={"Sec-Purpose": "prefetch"})).status_code == 204
+    assert (await browser.get(link)).status_code == 303
+
+
+async def test_guessing_links_locks_out(browser: httpx.AsyncClient) -> None:
+    """Five made-up links, and the address waits."""
+    for _ in range(5):
+        assert (await browser.get("/auth/link?token=guess")).status_code == 401
+    assert (await browser.get("/auth/link?token=guess")).status_code == 429
+
+
+async def test_a_link_without_a_token_says_so(browser: httpx.AsyncClient) -> None:
+    """The error names the missing parameter."""
+    answer = await browser.get("/auth/link")
+    assert (answer.status_code, answer.json()["field"]) == (400, "token")
+
+
+@pytest.mark.parametrize(
+    "target", ["https://evil.example", "//evil.example", "/\\evil.example", "web", "", "/a\r\nSet-Cookie: x=1", "/a\\b"]
+)
+async def test_a_link_leads_nowhere_else(browser: httpx.AsyncClient, face: Front, target: str) -> None:
+    """A link leads to a path of this server and nowhere else."""
+    answer = await browser.post("/api/auth/link", json={"next": target}, headers=face.headers)
+    assert (answer.status_code, answer.json()["field"]) == (400, "next")
+
+
+async def test_only_the_operator_makes_links(browser: httpx.AsyncClient) -> None:
+    """A stranger makes no link."""
+    assert (await browser.post("/api/auth/link", json={})).status_code == 401
+
+
+async def test_a_kernel_in_a_command_makes_no_links(kernel: Kernel) -> None:
+    """No browser reaches a private socket, so there is no link to it."""
+    face = front(kernel, url="")
+    transport = httpx.ASGITransport(face.app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        answer = await client.post("/api/auth/link", json={}, headers=face.headers)
+    assert (answer.status_code, answer.json()["type"]) == (409, "Conflict")
+
+
+async def test_the_front_page_says_what_is_missing(browser: httpx.AsyncClient) -> None:
+    """Without any plugin that has a page, `/` is one sentence that says what to do."""
+    answer = await browser.get("/", headers={"Accept": "text/html"})
+    assert answer.status_code == 404
+    assert "pip install halo-web" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("pages", "setting", "leads_to"),
+    [
+        ({"web": "/web/"}, "", "/web/"),
+        ({"web": "/web/", "admin": "/admin/"}, "", "/admin/"),
+        ({"web": "/web/", "admin": "/admin/", "notes": "/notes/"}, "notes", "/notes/"),
+        ({"web": "/web/"}, "gone", "/web/"),
+    ],
+)
+async def test_the_front_page_leads_on(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, pages: dict[str, str], setting: str, leads_to: str
+) -> None:
+    """`/` is the page of the plugin that the setting names, else of admin, else of web; below the proxy's path."""
+    monkeypatch.setattr(Kernel, "pages", pages)
+    kernel.settings.write({"server.home": setting, "server.root_path": "/halo"})
+    transport = httpx.ASGITransport(front(kernel).app, root_path="/halo")
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        answer = await client.get("/halo/")
+        assert (answer.status_code, answer.headers["location"]) == (303, f"/halo{leads_to}")
+        assert (await client.get("/api/health")).status_code == 200
+
+
+async def websocket(face: Front, path: str, *, denial: bool, **headers: str) -> list[dict[str, Any]]:
+    sent: list[dict[str, Any]] = []
+    scope = {
+        "type": "websocket",
+        "path": path,
+        "root_path": "",
+        "query_string": b"",
+        "subprotocols": [],
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "extensions": {"websocket.http.response": {}} if denial else {},
+    }
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await face.app(scope, receive, send)
+    return sent
+
+
+async def test_unknown_upgrades_are_denied(face: Front) -> None:
+    """A WebSocket where none is served gets 404, a foreign page's 403, and a close where no answer is possible."""
+    unknown = await websocket(face, "/ws", denial=True, host="localhost")
+    assert unknown[0]["status"] == 404
+    assert b"NotFound" in unknown[1]["body"]
+    for foreign in ({"host": "evil.example"}, {"host": "localhost", "origin": "https://evil.example"}):
+        assert (await websocket(face, "/ws", denial=True, **foreign))[0]["status"] == 403
+    assert (await websocket(face, "/ws", denial=False, host="localhost"))[0]["type"] == "websocket.close"
+    # a path that answers HTTP answers no upgrade either
+    assert (await websocket(face, "/api/health", denial=True, host="localhost"))[0]["status"] == 404
+
+
+# OpenAPI
+
+
+class Wanted(msgspec.Struct, forbid_unknown_fields=True):
+    """What is wanted."""
+
+    text: str
+    count: int = 1
+
+
+class Got(msgspec.Struct):
+    wanted: list[Wanted]
+
+
+class Opaque:
+    pass
+
+
+class Described:
+    @hook
+    def provide_routes(self) -> Iterable[Route]:
+        """Provide routes of each kind."""
+
+        async def answer(exchange: Exchange) -> None:
+            return None
+
+        return [
+            Route(method="POST", path="/api/x/{a}/{b:path}", handler=answer, summary="Do", request=Wanted, reply=Got),
+            Route(method="GET", path="/api/x/{a}/{b:path}", handler=answer, summary="Follow", reply=Stream),
+            Route(method="GET", path="/api/opaque", handler=answer, summary="Opaque", reply=Opaque, auth="public"),
+            Route(method="GET", path="/api/file", handler=answer, summary="A file", reply=Reply, optional=True),
+        ]
+
+
+async def test_all_routes_are_described(tmp_path: Path) -> None:
+    """The document is OpenAPI 3.1, names every route, and every reference in it leads somewhere."""
+    async with running_kernel(tmp_path / "home", extra={"described": Described()}) as kernel:
+        face = front(kernel)
+        transport = httpx.ASGITransport(face.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            document = (await client.get("/api/openapi.json", headers=face.headers)).json()
+    assert document["openapi"] == "3.1.0"
+    operation = document["paths"]["/api/x/{a}/{b}"]["post"]
+    assert operation["tags"] == ["described"]
+    assert [each["name"] for each in operation["parameters"]] == ["a", "b"]
+    assert operation["security"][0] == {"cookie": []}
+    schema = document["components"]["schemas"]["Wanted"]
+    assert schema["required"] == ["text"]
+    assert schema["additionalProperties"] is False
+    assert "text/event-stream" in document["paths"]["/api/x/{a}/{b}"]["get"]["responses"]["200"]["content"]
+    assert document["paths"]["/api/opaque"]["get"]["security"] == []
+    assert document["paths"]["/api/file"]["get"]["security"][-1] == {}
+    assert {"/api/health", "/api/server", "/api/server/stop", "/api/auth/link", "/api/models"} <= set(document["paths"])
+    text = msgspec.json.encode(document).decode()
+    names = set(re.findall(r"#/components/schemas/([\w.]+)", text))
+    assert names <= set(document["components"]["schemas"])
+    ids = re.findall(r'"operationId":"([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+
+
+def test_the_description_of_nothing_is_whole() -> None:
+    """A server without routes has a document, too."""
+    document = describe([], version="1")
+    assert document["paths"] == {}
+    assert "Failure" in str(document["components"])
