@@ -159,3 +159,9 @@ def test_notices_titles_and_starts_are_shown_and_bookkeeping_is_not() -> None:
     assert types(frames.of(happened(TurnStarted(rows=(1,), cause="message", access="full")))) == ["started"]
     assert frames.of(happened(UsageRecorded(reply="r", model="m/x"))) == []
     assert frames.of(happened(Foreign(kind="x.count", data={"n": 1}))) == []
+
+
+def test_a_nudge_after_a_restart_is_no_message_of_a_person() -> None:
+    """What the kernel writes to let a cut turn go on is shown as that, not as words of the user."""
+    body = InputAdded(row=9, key="nudge:b:s", text="[System] …", content="[System] …", sender="recovery", stamp="")
+    assert types(Frames("s").of(happened(body))) == ["resumed"]

@@ -36,13 +36,16 @@ _KEY = 128
 class SessionRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A new session: its agent (the workspace's default one when left out), access, title and origin.
 
-    With `id` the session of exactly this id is returned, made if it does not exist; then only `agent` may be given too.
+    `directory` is the part of the workspace that it is about, '' or '.' for all. With `id` the session of exactly this
+    id is returned, made if it does not exist and moved to `directory` if that is given; then `access`, `title` and
+    `origin` must be left out, and `agent` counts for a new one only.
     """
 
     agent: str | None = None
     access: str | None = None
     title: str = ""
     origin: str = ""
+    directory: str | None = None
     id: str | None = None
 
 
@@ -108,6 +111,7 @@ class _Sessions:
             agent=wish.agent,
             access=parse_access(wish.access) if wish.access is not None else None,
             title=wish.title,
+            directory=wish.directory or "",
             **({"origin": wish.origin} if wish.origin else {}),
         )
         return Reply(body=session.info, status=201)
@@ -117,11 +121,18 @@ class _Sessions:
             if getattr(wish, field):
                 raise BadInput(f"{field} cannot be given together with id", field=field)
         try:
-            found = await self.host.sessions.open(name, workspace=workspace, principal=principal)
+            found = await self.host.sessions.open(
+                name, workspace=workspace, principal=principal, directory=wish.directory
+            )
             return Reply(body=found.info)
         except NotFound:
             made = await self.host.sessions.open(
-                name, workspace=workspace, principal=principal, agent=wish.agent, create=True
+                name,
+                workspace=workspace,
+                principal=principal,
+                agent=wish.agent,
+                create=True,
+                directory=wish.directory,
             )
             return Reply(body=made.info, status=201)
 

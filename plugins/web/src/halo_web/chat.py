@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 
 from halo_kernel import (
     BadInput,
+    Clock,
     Exchange,
     Host,
     Incoming,
@@ -25,10 +26,12 @@ from halo_kernel import (
     Stream,
     TurnEnded,
     Update,
+    View,
 )
 
 from .frames import Frame, Frames, own_key, server_events
 
+_SETTLING = 10
 _CURSOR = re.compile(r"[0-9A-Za-z_-]{1,64}\.[0-9]{1,18}")
 
 
@@ -99,7 +102,7 @@ async def has_more(session: Session, after: str | None) -> bool:
 
 async def consumed(session: Session, receipt: Receipt) -> bool:
     """Tell whether a turn has taken the message."""
-    async with aclosing(session.events()) as updates:
+    async with aclosing(session.events(receipt.cursor)) as updates:
         return any([takes(update, receipt) async for update in updates])
 
 
@@ -123,7 +126,7 @@ async def answer(session: Session, receipt: Receipt, *, waits: bool) -> AsyncIte
     if waits:
         return
     reader, begun = Frames(session.info.id), False
-    async with aclosing(session.events(live=True)) as updates:
+    async with aclosing(session.events(receipt.cursor, live=True)) as updates:
         async for update in updates:
             begun = begun or takes(update, receipt)
             if not begun:
@@ -134,9 +137,24 @@ async def answer(session: Session, receipt: Receipt, *, waits: bool) -> AsyncIte
                 return
 
 
-async def follow(session: Session, after: str | None, *, more: bool) -> AsyncIterator[ServerEvent]:
+async def rests(session: Session, clock: Clock) -> bool:
+    """Tell whether no turn runs or is about to; a session that is just coming to rest is waited for, a moment."""
+    for _ in range(_SETTLING):
+        if session.info.state != "running":
+            return True
+        view = View()
+        async with aclosing(session.events()) as updates:
+            async for update in updates:
+                if update.event is not None:
+                    view.apply(update.event)
+        if view.running:
+            return False
+        await clock.sleep(0.05)
+    return False
+
+
+async def follow(session: Session, after: str | None, *, running: bool, more: bool) -> AsyncIterator[ServerEvent]:
     """Yield the frames after the cursor, then what happens; a session at rest says so at once."""
-    running = session.info.state == "running"
     frames: list[Frame] = [{"type": "session", "sessionId": session.info.id, "running": running}]
     if not running and not more:
         frames.append({"type": "complete", "outcome": "", "turn": ""})
@@ -168,7 +186,9 @@ class _Chat:
     async def subscribe(self, exchange: Exchange) -> Stream:
         after = cursor_of(exchange)
         session = await self._session(exchange, query_of(exchange, "workspace"), query_of(exchange, "session"))
-        return Stream(events=follow(session, after, more=await has_more(session, after)))
+        more = await has_more(session, after)
+        running = not await rests(session, self.host.clock)
+        return Stream(events=follow(session, after, running=running, more=more))
 
     async def stop(self, exchange: Exchange) -> Stopped:
         assert isinstance(exchange.body, StopRequest)

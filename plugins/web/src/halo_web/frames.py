@@ -31,6 +31,7 @@ from halo_kernel import (
 Frame = dict[str, object]
 
 RESULT_CHARS = 500
+_NUDGE = "nudge:"  # the key of the message by which the kernel lets a turn go on that a crash or a stop had cut
 
 
 def own_key(session: str, key: str) -> str:
@@ -74,6 +75,8 @@ class Frames:
         match event.body:
             case TurnStarted(cause=cause, attempt=attempt):
                 return [{"type": "started", **stamp, "cause": cause, "attempt": attempt}]
+            case InputAdded(key=key) if key.startswith(_NUDGE):
+                return [{"type": "resumed", **stamp}]
             case InputAdded():
                 return [{"type": "user", **stamp, **self._input(event.body)}]
             case AssistantMessage():

@@ -86,7 +86,7 @@ async def history_of(session: Session, since: int) -> History:
     return History(
         messages=[asdict(item) for item in view.items.values() if item.at >= since],
         session_id=session.info.id,
-        running=session.info.state == "running",
+        running=bool(view.running),
         title=view.title,
         cursor=cursor,
     )

@@ -15,10 +15,10 @@ export function nameOf(id) {
   return offer?.label || id;
 }
 
-export function ModelName() {
+export function ModelName({ testid }) {
   if (!choice.value) return null;
   const { model, is_model: real, reason } = choice.value;
-  return html`<span class=${real ? "model" : "model rules"} data-testid="model-name" title=${reason}>${nameOf(model)}</span>`;
+  return html`<span class=${real ? "model" : "model rules"} data-testid=${testid} title=${reason}>${nameOf(model)}</span>`;
 }
 
 export function NoModel() {
@@ -41,7 +41,7 @@ export function NoModel() {
           <ul data-testid="offers">
             ${seen.map((one) => html`<li key=${one.model}><code>${one.model}</code> ${one.reason}</li>`)}
           </ul>`}
-        <button type="button" class="plain" onClick=${refreshModels}>${t("look")}</button>
+        <button type="button" class="plain" onClick=${() => refreshModels({ now: true })}>${t("look")}</button>
       </details>
     </section>
   `;

@@ -49,7 +49,7 @@ function Head() {
       <button type="button" class="icon-button menu" aria-label=${t("menu")} aria-expanded=${drawer.value} data-testid="menu"
         onClick=${() => (drawer.value = true)}><${Icon} name="menu" /></button>
       <h1 data-testid="title">${session.value ? title.value || t("untitled") : t("newChat")}</h1>
-      <span class="who"><span class="agent" data-testid="agent-name">${agentName()}</span> <${ModelName} /></span>
+      <span class="who"><span class="agent" data-testid="agent-name">${agentName()}</span> <${ModelName} testid="model-name" /></span>
     </header>
   `;
 }

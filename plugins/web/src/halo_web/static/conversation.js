@@ -4,18 +4,21 @@ import { batch, signal } from "@preact/signals";
 
 /** Items in order; each is `{id, kind, data}` with `data` a signal, so that a piece of text redraws one item only. */
 export const items = signal([]);
-/** The id of the running turn, "" when the session rests, null before the server has said so. */
-export const running = signal(null);
+/** The id of the running turn, "" when the session rests; the frames tell it, from the first one on. */
+export const running = signal("");
 /** Keys of messages that are in the journal. */
 export const taken = signal(new Set());
 
 const index = new Map();
+/** A call's item by the call's id; some providers use an id again, then its last item counts. */
+const calls = new Map();
 
 export function clear() {
   batch(() => {
     index.clear();
+    calls.clear();
     items.value = [];
-    running.value = null;
+    running.value = "";
     taken.value = new Set();
   });
 }
@@ -29,6 +32,12 @@ function put(id, kind, data) {
   const item = { id, kind, data: signal(data) };
   index.set(id, item);
   items.value = [...items.value, item];
+}
+
+function forget(which) {
+  const gone = items.value.filter(which);
+  for (const { id } of gone) index.delete(id);
+  if (gone.length) items.value = items.value.filter((item) => !gone.includes(item));
 }
 
 /** The reply's item, made when it is new. `count` is in characters as the server counts them: code points. */
@@ -52,14 +61,15 @@ function end(frame) {
   for (const { data } of answers) if (!data.value.done) data.value = { ...data.value, done: true };
   const last = answers.findLast((item) => item.data.value.model);
   const text = answers.map((item) => item.data.value.text).filter(Boolean).join("\n\n");
-  if (frame.type === "error") put(`error:${frame.turn}`, "error", { error: frame.error, kind: frame.kind });
+  if (frame.type === "error") {
+    // The turn's error says what its last attempt said.
+    forget(({ kind, data }) => kind === "discarded" && data.value.turn === frame.turn && frame.error.startsWith(data.value.error));
+    put(`error:${frame.turn}`, "error", { error: frame.error, kind: frame.kind });
+  }
   put(`end:${frame.turn}`, "end", { outcome: frame.outcome, at: frame.at, model: last?.data.value.model || "", text });
 }
 
 const steps = {
-  session(frame) {
-    if (frame.running !== undefined) running.value = frame.running ? running.value || "?" : running.value || "";
-  },
   started(frame) {
     running.value = frame.turn;
   },
@@ -83,17 +93,22 @@ const steps = {
   discarded(frame) {
     const data = reply(frame);
     data.value = { ...data.value, text: "", count: 0, thinking: "" };
-    put(`discarded:${frame.reply}:${frame.attempt}`, "discarded", { attempt: frame.attempt, error: frame.error });
+    put(`discarded:${frame.reply}:${frame.attempt}`, "discarded", frame);
   },
   tool_call(frame) {
-    put(frame.toolUseId, "tool", { name: frame.toolName, input: frame.toolInput, turn: frame.turn });
+    const id = `${frame.reply}:${frame.toolUseId}`;
+    calls.set(frame.toolUseId, id);
+    put(id, "tool", { name: frame.toolName, input: frame.toolInput, turn: frame.turn });
   },
   tool_result(frame) {
     const { toolName: name, result, length, outcome, ms } = frame;
-    put(frame.toolUseId, "tool", { name, result, length, outcome, ms });
+    put(calls.get(frame.toolUseId) || frame.toolUseId, "tool", { name, result, length, outcome, ms });
   },
   notice(frame) {
     put(`notice:${frame.turn}:${frame.at}:${frame.text}`, "notice", { text: frame.text });
+  },
+  resumed(frame) {
+    put(`resumed:${frame.turn}`, "resumed", {});
   },
   complete: end,
   error: end,

@@ -143,7 +143,7 @@ export function follow(path, query, on) {
       } catch (error) {
         if (ended.signal.aborted) return;
         if (error.status === 410) restart();
-        else if ([400, 401, 403, 404].includes(error.status)) return on.refused(error);
+        else if ([400, 401, 403, 404, 409].includes(error.status)) return on.refused(error);
       }
       if (ended.signal.aborted) return;
       if (document.visibilityState !== "hidden") on.state(state);

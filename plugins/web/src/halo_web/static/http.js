@@ -7,8 +7,7 @@ export class Refused extends Error {
   constructor(status, body) {
     super(body.error || `HTTP ${status}`);
     this.status = status;
-    this.type = body.type || "";
-    this.field = body.field || "";
+    this.body = body;
     this.advice = body.advice || "";
   }
 }

@@ -1,7 +1,7 @@
 // Where the page is and what it can do there: sign-in, workspace, sessions, the open session, messages on their way.
 
 import { batch, computed, effect, signal } from "@preact/signals";
-import { apply, clear, running, taken } from "./conversation.js";
+import { apply, clear, taken } from "./conversation.js";
 import { follow, pause, read } from "./events.js";
 import { ask, get, post, randomKey } from "./http.js";
 import { t } from "./words.js";
@@ -138,7 +138,10 @@ export async function stop() {
 
 function remark(frames) {
   const titled = frames.findLast((frame) => frame.type === "title");
-  if (titled) sessions.value = sessions.value.map((one) => (one.id === session.value ? { ...one, title: titled.title } : one));
+  if (titled) {
+    sessions.value = sessions.value.map((one) => (one.id === session.value ? { ...one, title: titled.title } : one));
+    refreshSoon();
+  }
   if (frames.some((frame) => frame.type === "complete" || frame.type === "error")) {
     if (frames.at(-1).turn) spoken.value = t("finished");
     refreshSoon();
@@ -175,8 +178,7 @@ export function openSession(id, { replace = false, quiet = false } = {}) {
     clear();
     connection.value = "live";
     session.value = id;
-    if (id === null) running.value = "";
-    else complaint.value = "";
+    if (id !== null) complaint.value = "";
   });
   if (!quiet) show(replace);
   if (id !== null) listen(id);
@@ -224,7 +226,13 @@ export async function moreSessions() {
   });
 }
 
-export async function refreshModels() {
+let asked = 0;
+
+/** Ask who answers; a model that answers is not asked about again within a minute unless `now`. */
+export async function refreshModels({ now = false } = {}) {
+  const found = models.value?.models.find((one) => one.model === models.value.chosen);
+  if (!now && found?.is_model && Date.now() - asked < 60_000) return;
+  asked = Date.now();
   models.value = (await softly(() => get("api/models"))) || models.value;
 }
 
@@ -234,7 +242,7 @@ function refreshSoon() {
   soon = setTimeout(() => {
     refreshSessions();
     refreshModels();
-  }, 300);
+  }, 200);
 }
 
 // Start
@@ -250,7 +258,7 @@ async function signedIn() {
     await get("api/auth/check");
     return true;
   } catch (error) {
-    passwords.value = error.status === 401;
+    passwords.value = error.status === 401 && error.body.password !== false;
     if (error.status !== 401 && error.status !== 404) throw error;
     return error.status === 404;
   }

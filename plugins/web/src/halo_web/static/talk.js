@@ -58,7 +58,7 @@ function Failure({ data }) {
     <section class="failure" role="alert" data-testid="error" data-kind=${kind}>
       <strong>${t("errorTitle")}</strong>
       <p>${error}</p>
-      <p><${Prose} text=${advice(kind)} /></p>
+      ${!error.includes(" — ") && html`<p><${Prose} text=${advice(kind)} /></p>`}
     </section>
   `;
 }
@@ -69,6 +69,10 @@ function Notice({ data }) {
 
 function Discarded({ data }) {
   return html`<p class="notice" data-testid="discarded">${t("discarded", data.value)}</p>`;
+}
+
+function Resumed() {
+  return html`<p class="notice" data-testid="resumed">${t("resumed")}</p>`;
 }
 
 function End({ data }) {
@@ -84,7 +88,7 @@ function End({ data }) {
   `;
 }
 
-const KINDS = { user: User, answer: Answer, tool: Tool, error: Failure, notice: Notice, discarded: Discarded, end: End };
+const KINDS = { user: User, answer: Answer, tool: Tool, error: Failure, notice: Notice, discarded: Discarded, resumed: Resumed, end: End };
 
 function Outgoing({ message }) {
   const { key, text, state, error } = message;

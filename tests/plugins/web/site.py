@@ -1,0 +1,110 @@
+"""A Halo server for the page's tests, run as a process: `site.py HOME FOLDER PORT [model|rules]`.
+
+Its model does what the message says: `count 40`, `look`, `fail account`, `hang`, `markdown`, `flaky`; else it echoes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from halo_kernel import Call, Host, ModelRequest, Offer, Text, ToolResult, ToolSpec, hook
+from halo_kernel.server import run
+from halo_kernel.testing import Answer, Calls, Fail, Hang, Pieces, ScriptedModel, SimplePlugin, Step
+
+MARKDOWN = """# Notes
+
+Two kinds of **fruit**, see `fruit.txt` and [the site](https://example.org/a?b=1&c=2):
+
+| name | count |
+|---|---|
+| apple | 3 |
+
+```python
+print("3 < 4")
+```
+
+- [x] counted
+- <img src=x onerror="document.title='broken'"> <script>document.title='broken'</script>
+- [a trap](javascript:document.title='broken') ![far](https://example.org/far.png)
+"""
+
+
+def respond(request: ModelRequest) -> Step:
+    """Do what the last message of the person says; after a tool's result, tell it."""
+    last = request.messages[-1].content[-1]
+    if isinstance(last, ToolResult):
+        return Pieces([f"It begins with `{last.text[:5]}`", ", and that is all."], delay=0.05)
+    assert isinstance(last, Text)
+    word, _, rest = last.text.splitlines()[-1].partition(" ")
+    match word:
+        case "count":
+            return Pieces([f"{number} 号🍎 " for number in range(int(rest))], delay=0.04)
+        case "look":
+            return Calls([("look", {"path": rest or "README.md", "lines": 3})], text="I look.")
+        case "fail":
+            return Fail("account", "401: the key is wrong", retry_after=None)
+        case "hang":
+            return Hang("I begin, ")
+        case "markdown":
+            return Answer(MARKDOWN)
+        case _:
+            return Answer(f"You said: {last.text}")
+
+
+class Look:
+    """Reads a file of the workspace."""
+
+    spec = ToolSpec(
+        name="look",
+        description="Read a file",
+        parameters={
+            "type": "object",
+            "properties": {"path": {"type": "string"}, "lines": {"type": "integer"}},
+            "required": ["path"],
+        },
+        effect="read",
+    )
+
+    async def run(self, call: Call) -> str:
+        path = Path(call.session.info.folder, str(call.arguments["path"]))
+        return path.read_text()
+
+
+class Model(ScriptedModel):
+    """The scripted model, shown as one or as built-in rules."""
+
+    rules = False
+
+    async def offers(self) -> Sequence[Offer]:
+        found = [replace(offer, label="Scripted 1") for offer in await super().offers()]
+        if not self.rules:
+            return found
+        missing = Offer(model="local/llama", ready=False, reason="no server answers at localhost:11434", rank=20)
+        return [missing, *(replace(offer, is_model=False, label="") for offer in found)]
+
+
+class Folders:
+    """Opens the workspaces once the server listens."""
+
+    def __init__(self, folders: Iterable[str]) -> None:
+        self._folders = folders
+
+    @hook
+    async def runtime_started(self, host: Host) -> None:
+        for folder in self._folders:
+            await host.workspaces.open(folder)
+
+
+def main(home: str, folder: str, port: str, kind: str = "model") -> int:
+    model = Model(responder=respond)
+    model.rules = kind == "rules"
+    extra = {"test": SimplePlugin(model, [Look()]), "folders": Folders([folder])}
+    return run(Path(home), port=int(port), only=["web"], extra=extra, strict=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
