@@ -8,7 +8,7 @@ from typing import cast
 
 def mapping(value: object) -> Mapping[str, object]:
     """Return `value` if it is a JSON object, else an empty one."""
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
 
 
 def items(value: object) -> list[object]:
@@ -20,7 +20,7 @@ def text(value: object) -> str:
     """Return `value` if it is a string, the joined text parts if it is a list of parts, else an empty string."""
     if isinstance(value, str):
         return value
-    return "".join(text(mapping(part).get("text")) for part in items(value))
+    return "".join(text(mapping(part).get("text")) for part in items(value)) if value else ""
 
 
 def number(value: object) -> int:

@@ -108,7 +108,7 @@ def load_manifests(folder: Path) -> list[Manifest | Broken]:
 
 
 def _shipped(name: str) -> dict[str, object]:
-    return tomllib.loads(files("halo_openai").joinpath("vendors", f"{name}.toml").read_text("utf-8"))
+    return tomllib.loads(files(__name__.rpartition(".")[0]).joinpath("vendors", f"{name}.toml").read_text("utf-8"))
 
 
 def _manifest(data: Mapping[str, object]) -> Manifest:
