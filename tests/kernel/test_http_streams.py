@@ -138,7 +138,7 @@ async def read(client: httpx.AsyncClient, path: str, **headers: str) -> list[Ser
 
 async def until(condition: Any, seconds: float = 3) -> None:
     async with asyncio.timeout(seconds):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - the condition is another task's field
             await asyncio.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""The kernel's own routes: health, links, models, the front page, the description of all routes; and refused upgrades."""
+"""The kernel's own routes: health, links, models, the front page, all routes described; refused upgrades."""
 
 from __future__ import annotations
 

@@ -1,0 +1,375 @@
+"""The server as a process: readiness, one per home, its port, and its end under every kind of load."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from halo_kernel import Conflict, HaloError, ServerRunning
+from halo_kernel.client.events import read_events
+from halo_kernel.presence import is_served, read_presence
+from halo_kernel.server import bind, run
+
+SCRIPT = Path(__file__).with_name("server_process.py")
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
+
+
+@dataclass
+class Server:
+    """A server that was started by this test."""
+
+    process: subprocess.Popen[str]
+    home: Path
+    ready: str = ""
+
+    @property
+    def url(self) -> str:
+        return self.ready.rsplit(" ", 1)[-1]
+
+    @property
+    def headers(self) -> dict[str, str]:
+        presence = read_presence(self.home)
+        assert presence is not None
+        return {"x-token": presence.token}
+
+    def end(self, timeout: float = 12) -> tuple[int, str]:
+        """Wait for the end; return the exit code and what went to stderr."""
+        _, errors = self.process.communicate(timeout=timeout)
+        return self.process.returncode, errors
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Start servers; whatever still runs at the end is killed."""
+    servers: list[Server] = []
+
+    def make(home: Path = tmp_path / "home", *, wait: bool = True, fds: tuple[int, ...] = (), **options: Any) -> Server:
+        process = subprocess.Popen(
+            [sys.executable, str(SCRIPT), str(home), json.dumps(options)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            pass_fds=fds,
+        )
+        server = Server(process, home)
+        servers.append(server)
+        if wait:
+            assert process.stdout is not None
+            server.ready = process.stdout.readline().rstrip("\n")
+            assert server.ready, process.communicate(timeout=10)[1]
+        return server
+
+    yield make
+    for server in servers:
+        if server.process.poll() is None:
+            server.process.kill()
+            server.process.communicate(timeout=10)
+
+
+def open_stream(server: Server, path: str) -> socket.socket:
+    host, port = server.url.removeprefix("http://").split(":")
+    sock = socket.create_connection((host, int(port)), timeout=10)
+    sock.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    return sock
+
+
+def read_to_end(sock: socket.socket) -> bytes:
+    """Read a chunked answer to its clean end."""
+    raw = b""
+    while chunk := sock.recv(65_536):
+        raw += chunk
+    assert raw.endswith(b"0\r\n\r\n"), raw[-100:]
+    return raw
+
+
+def test_ready_means_that_it_answers(start: Callable[..., Server]) -> None:
+    """The line on stdout names the version and the address, at which the server answers at once."""
+    server = start()
+    assert server.ready.startswith("Halo 0.1.0 ready on http://127.0.0.1:")
+    assert httpx.get(f"{server.url}/api/health").json()["pid"] == server.process.pid
+
+
+def test_the_descriptor_gets_the_address(start: Callable[..., Server]) -> None:
+    """`ready_fd` gets the address and a line end, and is closed."""
+    reading, writing = os.pipe()
+    server = start(wait=False, fds=(writing,), ready_fd=writing)
+    os.close(writing)
+    with open(reading) as file:
+        told = file.read()
+    assert told.endswith("\n")
+    assert httpx.get(f"{told.strip()}/api/health").json()["pid"] == server.process.pid
+
+
+def test_the_token_file_is_private_and_goes_with_the_server(start: Callable[..., Server]) -> None:
+    """Address and token are in a file that only this user can read; it is gone after a clean end."""
+    server = start()
+    file = server.home / "secrets" / "server.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE((server.home / "secrets" / "cookie.key").stat().st_mode) == 0o600
+    presence = read_presence(server.home)
+    assert presence is not None
+    assert (presence.url, presence.pid, presence.version) == (server.url, server.process.pid, "0.1.0")
+    assert is_served(server.home)
+    server.process.terminate()
+    assert server.end()[0] == 0
+    assert not file.exists()
+    assert not is_served(server.home)
+
+
+def test_cookies_outlive_the_server_and_tokens_do_not(start: Callable[..., Server]) -> None:
+    """A browser stays signed in over a restart; the local token is new each time."""
+    server = start()
+    first = server.headers
+    link = httpx.post(f"{server.url}/api/auth/link", json={"next": "/"}, headers=first).json()["url"]
+    cookies = httpx.get(link).cookies
+    server.process.terminate()
+    server.end()
+    again = start()
+    assert httpx.get(f"{again.url}/api/server", cookies=dict(cookies)).status_code == 200
+    assert httpx.get(f"{again.url}/api/server", headers=first).status_code == 401
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly(start: Callable[..., Server], number: signal.Signals) -> None:
+    """SIGTERM and SIGINT end an idle server, open connections and all, with 0, quickly and in silence."""
+    server = start()
+    with httpx.Client(base_url=server.url) as idle:
+        idle.get("/api/health")
+        began = time.monotonic()
+        server.process.send_signal(number)
+        assert server.end() == (0, "")
+    assert time.monotonic() - began < 3
+
+
+def test_a_request_ends_it_cleanly(start: Callable[..., Server]) -> None:
+    """`POST /api/server/stop` is answered, then the server ends with 0."""
+    server = start()
+    assert httpx.post(f"{server.url}/api/server/stop", headers=server.headers).json() == {"stopping": True}
+    assert server.end() == (0, "")
+
+
+def test_open_streams_end_cleanly(start: Callable[..., Server]) -> None:
+    """Streams get their last event and a clean end; nothing is said on stderr."""
+    server = start()
+    socks = [open_stream(server, "/t/endless") for _ in range(20)]
+    for sock in socks:
+        assert sock.recv(15).startswith(b"HTTP/1.1 200")
+    began = time.monotonic()
+    server.process.terminate()
+    for sock in socks:
+        raw = read_to_end(sock)
+        assert b"event: shutdown" in raw
+        sock.close()
+    assert server.end() == (0, "")
+    assert time.monotonic() - began < 3
+
+
+def test_clients_that_read_nothing_hold_up_nothing(start: Callable[..., Server]) -> None:
+    """Floods that nobody reads are cut; the end is within the budget, with 0 and in silence."""
+    server = start()
+    socks = [open_stream(server, "/t/flood") for _ in range(3)]
+    time.sleep(0.5)
+    server.process.terminate()
+    assert server.end() == (0, "")
+    for sock in socks:
+        sock.close()
+
+
+def test_a_deaf_handler_holds_up_nothing(start: Callable[..., Server]) -> None:
+    """A handler that ignores its cancel is left behind; the end is within the budget, with 0."""
+    server = start()
+    with socket.create_connection(("127.0.0.1", int(server.url.rsplit(":", 1)[1]))) as sock:
+        sock.sendall(b"POST /t/deaf HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+        time.sleep(0.3)
+        began = time.monotonic()
+        server.process.terminate()
+        code, errors = server.end()
+    assert time.monotonic() - began < 10.5
+    assert code == 0
+    assert "Traceback" not in errors
+
+
+def test_a_running_turn_holds_up_nothing(start: Callable[..., Server], tmp_path: Path) -> None:
+    """A turn whose model never answers is kept for the next start; the server ends in time, with 0."""
+    workspace = tmp_path / "place"
+    workspace.mkdir()
+    server = start()
+    answer = httpx.post(f"{server.url}/t/turn", params={"workspace": str(workspace)})
+    assert answer.status_code == 200, answer.text
+    stream = open_stream(server, "/t/endless")
+    time.sleep(0.3)
+    began = time.monotonic()
+    server.process.terminate()
+    code, errors = server.end()
+    stream.close()
+    assert time.monotonic() - began < 10.5
+    assert (code, "Traceback" in errors) == (0, False)
+
+
+def test_a_second_signal_ends_it_at_once(start: Callable[..., Server]) -> None:
+    """Who presses Ctrl-C twice does not wait, though the loop is blocked."""
+    server = start()
+    with socket.create_connection(("127.0.0.1", int(server.url.rsplit(":", 1)[1]))) as sock:
+        sock.sendall(b"POST /t/block HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+        time.sleep(0.3)
+        server.process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        assert server.process.poll() is None
+        began = time.monotonic()
+        server.process.send_signal(signal.SIGINT)
+        assert server.end()[0] == 130
+    assert time.monotonic() - began < 2
+
+
+def test_a_blocked_loop_ends_within_the_budget(start: Callable[..., Server]) -> None:
+    """Even a loop that no longer turns is ended after 10 s, and the exit code tells that it was not clean."""
+    server = start()
+    with socket.create_connection(("127.0.0.1", int(server.url.rsplit(":", 1)[1]))) as sock:
+        sock.sendall(b"POST /t/block HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+        time.sleep(0.3)
+        server.process.terminate()
+        code, errors = server.end(timeout=11.5)
+    assert code == 1
+    assert "did not stop in time" in errors
+
+
+def test_it_ends_with_its_parent(start: Callable[..., Server]) -> None:
+    """`parent_pid` names a process without which the server does not stay."""
+    parent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    server = start(parent_pid=parent.pid)
+    assert server.process.poll() is None
+    parent.kill()
+    assert server.end() == (0, "")
+    parent.wait(timeout=10)
+
+
+def test_one_server_a_home(start: Callable[..., Server]) -> None:
+    """A second server is refused with the first one's address, and harms it in no way."""
+    server = start()
+    with pytest.raises(ServerRunning) as refused:
+        run(server.home, port=0, discover=False, env={})
+    assert refused.value.url == server.url
+    assert server.url in refused.value.message
+    code, errors = start(server.home, wait=False).end()
+    assert (code, "ServerRunning" in errors) == (1, True)
+    assert httpx.get(f"{server.url}/api/server", headers=server.headers).status_code == 200
+
+
+def test_a_killed_server_blocks_nobody(start: Callable[..., Server]) -> None:
+    """After `kill -9` the next server of the home starts at once, with the stale file in place."""
+    server = start()
+    server.process.kill()
+    server.end()
+    assert read_presence(server.home) is not None
+    assert not is_served(server.home)
+    again = start()
+    assert httpx.get(f"{again.url}/api/server", headers=again.headers).status_code == 200
+
+
+def test_a_taken_port_is_a_clear_error(tmp_path: Path) -> None:
+    """The error names port and host and says what to do; nothing was written but empty folders."""
+    with bind("127.0.0.1", 0) as taken, pytest.raises(Conflict) as refused:
+        run(tmp_path / "home", port=taken.getsockname()[1], discover=False, env={})
+    assert f"Port {taken_port(refused.value)} on 127.0.0.1 is taken" in refused.value.message
+    assert "--port" in refused.value.advice
+    assert not list((tmp_path / "home" / "secrets").iterdir())
+    assert not list((tmp_path / "home" / "global").glob("*.db"))
+
+
+def taken_port(error: HaloError) -> str:
+    return error.message.split()[1]
+
+
+@pytest.mark.parametrize(("host", "port"), [("no.such.host.invalid", 0), ("127.0.0.1", 70_000), ("203.0.113.7", 0)])
+def test_an_unusable_address_is_a_clear_error(host: str, port: int) -> None:
+    """A host that is unknown or not ours, and a port out of range, name the setting."""
+    with pytest.raises(HaloError) as refused:
+        bind(host, port)
+    assert refused.value.field.startswith("server.")  # type: ignore[attr-defined]
+
+
+def test_without_a_password_only_this_machine(tmp_path: Path) -> None:
+    """Listening for others without a password is refused, and says how to set one."""
+    with pytest.raises(HaloError) as refused:
+        run(tmp_path / "home", host="0.0.0.0", port=0, discover=False, env={})
+    assert "halo password" in refused.value.advice
+
+
+def test_it_says_that_no_password_is_set(start: Callable[..., Server]) -> None:
+    """The second line tells that only this machine can reach the server."""
+    server = start()
+    assert server.process.stdout is not None
+    assert "halo password" in server.process.stdout.readline()
+
+
+def resident(pid: int) -> int:
+    """The most memory a process has held, in bytes."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.split("VmHWM:")[1].split()[0]) * 1024
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_large_body_is_refused_without_being_kept(start: Callable[..., Server], chunked: bool) -> None:
+    """50 MB are refused with 413, to a client that sends all before it reads, and the server does not grow."""
+    server = start()
+    httpx.post(f"{server.url}/t/body", content=b"x" * 1000)
+    before = resident(server.process.pid)
+    connection = HTTPConnection(server.url.removeprefix("http://"), timeout=30)
+    body = b"x" * 50_000_000
+    pieces = (body[at : at + 65_536] for at in range(0, len(body), 65_536))
+    connection.request("POST", "/t/body", body=pieces if chunked else body, encode_chunked=chunked,
+                       headers={"Transfer-Encoding": "chunked"} if chunked else {})  # fmt: skip
+    answer = connection.getresponse()
+    assert answer.status == 413
+    assert json.loads(answer.read())["type"] == "TooLarge"
+    connection.close()
+    assert resident(server.process.pid) - before < 8_000_000
+    assert httpx.get(f"{server.url}/api/health").status_code == 200
+
+
+def test_an_unwanted_body_gets_its_answer(start: Callable[..., Server]) -> None:
+    """A body that nobody reads, because the path or the caller is wrong, does not break the connection."""
+    server = start()
+    for path, status in (("/absent", 404), ("/api/auth/link", 401)):
+        connection = HTTPConnection(server.url.removeprefix("http://"), timeout=30)
+        connection.request("POST", path, body=b"x" * 3_000_000)
+        assert connection.getresponse().status == status
+        connection.close()
+
+
+def test_a_body_without_end_is_cut(start: Callable[..., Server]) -> None:
+    """A client that goes on sending after its answer is cut off, and the server goes on."""
+    server = start()
+    with socket.create_connection(("127.0.0.1", int(server.url.rsplit(":", 1)[1])), timeout=20) as sock:
+        sock.sendall(b"POST /t/body HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000000\r\n\r\n")
+        sent = 0
+        with pytest.raises(OSError):
+            while sent < 900_000_000:
+                sent += sock.send(b"x" * 1_000_000)
+    assert sent < 200_000_000
+    assert httpx.get(f"{server.url}/api/health").status_code == 200
+
+
+def test_streams_are_read_by_events(start: Callable[..., Server]) -> None:
+    """What a raw connection gets is the stream that the client's reader understands."""
+    server = start()
+    with httpx.stream("GET", f"{server.url}/t/endless") as response:
+        server.process.terminate()
+        events = list(read_events(response.iter_raw()))
+    assert [event.event for event in events] == ["first", "shutdown"]
