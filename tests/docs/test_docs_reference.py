@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from halo_kernel import Kernel, connect, errors, hookspecs
@@ -52,16 +54,27 @@ def test_every_event_kind_is_documented() -> None:
     assert dict(rows) == found
 
 
+def shown(default: object) -> str:
+    """Write a default as the page does."""
+    if default in (None, (), {}):
+        return "none"
+    if default == "":
+        return "empty"
+    if isinstance(default, bool):
+        return str(default).lower()
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
 async def test_every_setting_is_documented(tmp_path: Path) -> None:
-    """docs/reference/settings.md names every setting of every plugin with its short variables, and no other."""
+    """docs/reference/settings.md names every setting with its default and short variables, and no other."""
     kernel = await Kernel.start(tmp_path, embedded=True, env={})
     try:
         fields = kernel.settings.fields()
     finally:
         await kernel.close()
-    rows = re.findall(r"^\| `([a-z_]+\.[^`]+)` \| [^|]* \| ([^|]*)\|", page("settings.md"), re.MULTILINE)
-    documented = {key: set(re.findall(r"`([^`]+)`", variables)) for key, variables in rows}
-    assert documented == {field.key: set(field.variables[1:]) for field in fields}
+    rows = re.findall(r"^\| `([a-z_]+\.[^`]+)` \| ([^|]*) \| ([^|]*)\|", page("settings.md"), re.MULTILINE)
+    documented = {key: (default.strip("`"), set(re.findall(r"`([^`]+)`", names))) for key, default, names in rows}
+    assert documented == {field.key: (shown(field.default), set(field.variables[1:])) for field in fields}
 
 
 def test_every_route_is_documented(tmp_path: Path) -> None:
@@ -73,3 +86,22 @@ def test_every_route_is_documented(tmp_path: Path) -> None:
         client.close()
     found = {f"{method.upper()} {path}" for path, methods in description["paths"].items() for method in methods}
     assert {name for name in named("http.md") if " /" in name} == found
+
+
+def halo(*words: str) -> str:
+    """Return what a command line prints."""
+    command = [sys.executable, "-m", "halo_kernel", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+
+
+def test_every_command_is_documented() -> None:
+    """docs/reference/cli.md names every command that `halo --help` lists, and every option of each, and no other."""
+    line = re.search(r"^commands: (.+)$", halo("--help"), re.MULTILINE)
+    assert line is not None
+    found = {name: set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", halo(name, "--help"))) for name in line[1].split(", ")}
+    sections = re.split(r"^## `halo ([a-z]+)`$", page("cli.md"), flags=re.MULTILINE)
+    documented = {
+        name: set(re.findall(r"`(--?[a-z][a-z-]*)`", text))
+        for name, text in zip(sections[1::2], sections[2::2], strict=True)
+    }
+    assert documented == {name: options - {"-h", "--help"} for name, options in found.items()}
