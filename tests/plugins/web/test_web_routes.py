@@ -60,7 +60,7 @@ def refused(site, path: str, body: object | None = None) -> tuple[int, dict[str,
 def test_a_chat_is_a_stream_that_ends_with_its_turn(site) -> None:
     """A message without a session begins one: its frames are session, user, the answer in pieces, complete."""
     found = chat(site, "count 6")
-    assert [frame["type"] for frame in found][0] == "session"
+    assert found[0]["type"] == "session"
     assert found[-1]["type"] == "complete"
     assert "".join(frame["text"] for frame in found if frame["type"] == "stream") == "".join(
         f"{number} 号🍎 " for number in range(6)

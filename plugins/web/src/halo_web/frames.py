@@ -1,7 +1,7 @@
 """What a session's stream looks like on the page: flat frames, each a JSON object with a `type`.
 
 An event may make several frames; only the last carries the cursor, so that a reader who was cut off between them gets
-all of them again. Ids (`row`, `reply` with `offset`, `toolUseId`, `turn`) tell frames apart: to see one twice is harmless.
+all of them again. Ids (`row`, `reply` with `offset`, `toolUseId`, `turn`) tell them apart: one seen twice is harmless.
 """
 
 from __future__ import annotations
