@@ -8,7 +8,7 @@ import tokenize
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,7 @@ def _dotted(path: Path) -> str:
     return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
 
 
+@cache
 def distributions() -> list[Distribution]:
     """List the kernel and every folder of plugins/ that has a pyproject.toml."""
     folders = [ROOT / "kernel", *sorted((ROOT / "plugins").iterdir())]

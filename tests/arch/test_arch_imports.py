@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -41,9 +42,12 @@ def requirement(text: str) -> str:
     return normal(re.split(r"[^A-Za-z0-9._-]", text, maxsplit=1)[0])
 
 
+installed = cache(metadata.packages_distributions)
+
+
 def providers(package: str) -> set[str]:
     """Name the installed distributions that a top-level module comes from."""
-    return {normal(name) for name in metadata.packages_distributions().get(package, ())}
+    return {normal(name) for name in installed().get(package, ())}
 
 
 def third_party(names: Iterable[str]) -> set[str]:
