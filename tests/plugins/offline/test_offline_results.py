@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from halo_offline.extracts import extract
@@ -12,6 +12,7 @@ LINE = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\n"
 FILENAME = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="/"), min_size=1, max_size=20)
 
 
+@settings(deadline=None)
 @given(lines=st.lists(LINE, min_size=1, max_size=30), more=st.integers(0, 500))
 def test_a_page_gives_back_its_lines(lines: list[str], more: int) -> None:
     """Every line comes back as it was, and the total counts what was not shown."""
@@ -28,6 +29,7 @@ def test_a_cut_page_has_no_total() -> None:
     assert page.lines == ("one", "tw") and page.total is None
 
 
+@settings(deadline=None)
 @given(names=st.lists(st.tuples(FILENAME, st.booleans()), max_size=20))
 def test_a_listing_gives_back_its_names(names: list[tuple[str, bool]]) -> None:
     """Every name comes back with its kind."""
@@ -35,6 +37,7 @@ def test_a_listing_gives_back_its_names(names: list[tuple[str, bool]]) -> None:
     assert read_listing(text).entries == tuple(Entry(name, folder) for name, folder in names)
 
 
+@settings(deadline=None)
 @given(path=FILENAME.filter(lambda name: ":" not in name), line=st.integers(1, 9999), text=LINE)
 def test_a_hit_gives_back_its_parts(path: str, line: int, text: str) -> None:
     """File, line and content are told apart, whatever colons the content has."""
@@ -70,12 +73,14 @@ def test_code_data_and_tables_tell_their_names() -> None:
     assert extract("a.csv", ["bird,count", "heron,2"]).names == ("bird", "count")
 
 
+@settings(deadline=None)
 @given(st.sampled_from(["a.md", "a.py", "a.json", "a.csv", "a"]), st.lists(LINE, max_size=12))
 def test_every_text_can_be_taken_apart(path: str, lines: list[str]) -> None:
     """No text makes it fail, and an opening stays short."""
     assert len(extract(path, lines).opening) <= 320
 
 
+@settings(deadline=None)
 @given(st.lists(st.text("abc", min_size=3, max_size=8), min_size=1, max_size=5))
 def test_plain_text_opens_with_its_first_paragraph(words: list[str]) -> None:
     """A text without any markup is quoted from its first word."""

@@ -1,0 +1,114 @@
+"""The agents of a workspace: its own folders over the home's, whole folders at a time."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from halo_kernel import AgentSpec, BadFile, WorkspaceInfo
+
+from .definition import Definition, read_definition
+from .files import Files, HomeFiles, open_workspace
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+_ID = re.compile(r"[\w-]+")
+Version = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Cached:
+    """What a version of a file was read as."""
+
+    version: Version
+    outcome: Definition | BadFile
+
+
+class Catalog:
+    """Reads `<workspace>/.halo/agents/<id>/` and `HALO_HOME/global/agents/<id>/`; unchanged files are read once."""
+
+    def __init__(self, home: Path, log: FilteringBoundLogger) -> None:
+        self.home = home
+        self._log = log
+        self._cached: dict[str, Cached] = {}
+
+    def find(self, workspace: WorkspaceInfo, agent: str) -> AgentSpec | None:
+        """Return the agent that counts here, or None. Raises `BadFile` when its definition is broken or missing."""
+        definition = self.definition(workspace.path, agent)
+        return definition.spec if definition else None
+
+    def list(self, workspace: WorkspaceInfo) -> Sequence[AgentSpec]:
+        """Return all agents that can be read: highest priority first, the workspace's own first among equals."""
+        found: list[tuple[int, bool, str, AgentSpec]] = []
+        with open_workspace(workspace.path) as own:
+            home = HomeFiles(self.home)
+            for agent in sorted({*_folders(own), *_folders(home)}):
+                place = locate(own, home, agent)
+                try:
+                    definition = self._read(place, agent) if place else None
+                except BadFile as error:
+                    self._log.warning("agent left out", agent=agent, reason=error.message)
+                    continue
+                if definition and place:
+                    found.append((-definition.spec.priority, place is home, agent, definition.spec))
+        return [spec for *_, spec in sorted(found, key=lambda each: each[:3])]
+
+    def definition(self, folder: str, agent: str) -> Definition | None:
+        """Return the whole definition of an agent in the workspace at `folder`. Raises `BadFile`."""
+        with open_workspace(folder) as own:
+            place = locate(own, HomeFiles(self.home), agent)
+            return self._read(place, agent) if place else None
+
+    def _read(self, place: Files, agent: str) -> Definition:
+        path = place.path(f"agents/{agent}/agent.yaml")
+        version = _version(path)
+        cached = self._cached.get(path)
+        if cached is None or cached.version != version:
+            cached = Cached(version, self._load(place, agent))
+            self._cached[path] = cached
+        if isinstance(cached.outcome, BadFile):
+            raise cached.outcome.with_traceback(None)
+        return cached.outcome
+
+    def _load(self, place: Files, agent: str) -> Definition | BadFile:
+        folder = place.path(f"agents/{agent}")
+        try:
+            text = place.read(f"agents/{agent}/agent.yaml")
+            if text is None:
+                raise BadFile(
+                    f"{folder} has no agent.yaml, so the agent {agent} cannot be used",
+                    path=f"{folder}/agent.yaml",
+                    advice="write one, or delete the folder",
+                )
+            definition = read_definition(text, agent=agent, folder=folder)
+        except BadFile as error:
+            return error
+        for unknown in definition.unknown:
+            self._log.warning("unknown key ignored", file=f"{folder}/agent.yaml", line=unknown.line, key=unknown.key)
+        return definition
+
+
+def locate(own: Files, home: Files, agent: str) -> Files | None:
+    """Return the place that has the agent's folder: the workspace, else the home. Nothing is merged."""
+    if not _ID.fullmatch(agent):
+        return None
+    return next((place for place in (own, home) if os.path.lexists(place.path(f"agents/{agent}"))), None)
+
+
+def _folders(place: Files) -> list[str]:
+    names = place.names("agents") or ()
+    return [name for name in names if _ID.fullmatch(name) and os.path.isdir(place.path(f"agents/{name}"))]
+
+
+def _version(path: str) -> Version:
+    """Return what changes whenever a file does; it is taken before the file is read."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
