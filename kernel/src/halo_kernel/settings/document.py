@@ -27,7 +27,10 @@ _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 @dataclass(frozen=True)
 class _Node:
-    """A value's place in the text; `pairs` of a mapping, `items` of a list. An alias has no place of its own."""
+    """A value's place in the text; `pairs` of a mapping, `items` of a list.
+
+    An alias stands at its anchor's place and is never changed: the check that follows every change refuses it.
+    """
 
     start: int
     end: int
@@ -129,6 +132,8 @@ class SettingsFile:
         steps = self._found(keys)
         rest = keys[len(steps) :]
         node = steps[-1][1][1] if steps else self._root
+        if node and node.alias:
+            return self.text
         if not rest and node:
             return self._spliced(node.start, node.content_end, _flow(value), node)
         if node and node.flow and node.is_map:
@@ -139,9 +144,10 @@ class SettingsFile:
             end = "" if not self.text or self.text.endswith("\n") else self._newline
             return self.text + end + self._block(rest, value, 0) + self._newline
         key = steps[-1][1][0]
-        if node.is_map:
+        if node.is_map or node.start == node.end:
             at = self._line_end(key.end)
-            return self._spliced(at, at, self._newline + self._block(rest, value, node.pairs[0][0].column), node)
+            column = node.pairs[0][0].column if node.pairs else key.column + 2
+            return self._spliced(at, at, self._newline + self._block(rest, value, column), node)
         return self._spliced(node.start, node.end, self._newline + self._block(rest, value, key.column + 2), node)
 
     def _removed(self, keys: Keys) -> str:
@@ -163,7 +169,7 @@ class SettingsFile:
 
     def _spliced(self, start: int, end: int, text: str, node: _Node) -> str:
         if node.alias:
-            return self.text  # refused by the check that follows every change
+            return self.text
         if end > start and self.text[end - 1] == "\n" and text:
             text += self._newline
         before = self.text[:start]
@@ -198,7 +204,7 @@ def _parsed(path: Path, text: str) -> tuple[dict[str, object], _Node | None]:
     data = as_map(_text_keys(loaded))
     if data is None:
         raise BadFile(f"{path}:1: the file must hold sections, such as `server:`", path=str(path), line=1)
-    return data, _node(composed, set())
+    return data, _node(composed, text, set())
 
 
 def _yaml() -> Any:
@@ -244,25 +250,31 @@ def _text_keys(value: object) -> object:
     return value
 
 
-def _node(composed: Any, seen: set[int]) -> _Node:
-    start, end = composed.start_mark, composed.end_mark
+def _node(composed: Any, text: str, seen: set[int], *, empty: int = 0) -> _Node:
+    """Return a composed node as places in `text`; `empty` is the place of a value that is not written at all."""
+    start, end = composed.start_mark.index, composed.end_mark.index
+    is_map, is_list = isinstance(composed, MappingNode), isinstance(composed, SequenceNode)
+    if start == end:  # the parser puts it before the next token, behind any comments
+        start = end = empty
     alias = id(composed) in seen
     seen.add(id(composed))
-    is_map, is_list = isinstance(composed, MappingNode), isinstance(composed, SequenceNode)
     return _Node(
-        start=start.index,
-        end=end.index,
-        line=start.line + 1,
-        column=start.column,
+        start=start,
+        end=end,
+        line=text.count("\n", 0, start) + 1,
+        column=start - text.rfind("\n", 0, start) - 1,
         flow=bool(composed.flow_style) if is_map or is_list else True,
         text="" if is_map or is_list else str(composed.value),
         alias=alias,
         is_map=is_map,
-        pairs=tuple((_node(key, seen), _node(value, seen)) for key, value in composed.value)
-        if is_map and not alias
-        else (),
-        items=tuple(_node(item, seen) for item in composed.value) if is_list and not alias else (),
+        pairs=tuple(_pair(key, value, text, seen) for key, value in composed.value) if is_map and not alias else (),
+        items=tuple(_node(item, text, seen) for item in composed.value) if is_list and not alias else (),
     )
+
+
+def _pair(key: Any, value: Any, text: str, seen: set[int]) -> tuple[_Node, _Node]:
+    name = _node(key, text, seen)
+    return name, _node(value, text, seen, empty=text.find(":", name.end) + 1)
 
 
 def _plain(value: object, key: str) -> object:
