@@ -83,5 +83,5 @@ def _usage(reply: Reply, body: dict[str, Any]) -> None:
 
 def _ended(reply: Reply, body: dict[str, Any]) -> bool:
     reply.outcome, reply.error = body["outcome"], body.get("error", "")
-    goes_on = reply.outcome == "yielded" or (reply.outcome == "interrupted" and body.get("kind") == "crash")
+    goes_on = reply.outcome == "yielded" or (reply.outcome == "interrupted" and body.get("error_kind") == "crash")
     return not goes_on

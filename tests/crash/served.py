@@ -1,0 +1,70 @@
+"""A real server process for a test: started, killed, started again, spoken to over HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+READY_SECONDS = 30.0
+
+
+class Served:
+    """One home and the server process that serves it, if it runs."""
+
+    def __init__(self, home: Path, env: Mapping[str, str]) -> None:
+        self.home = home
+        self.log = home.with_name(f"{home.name}.log")
+        self._env = {**os.environ, **env, "HALO_HOME": str(home)}
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+        self.token = ""
+
+    def start(self) -> None:
+        """Start the server and wait until it is ready."""
+        ready, told = os.pipe()
+        command = [sys.executable, "-m", "halo_kernel", "serve", "--port", "0", "--ready-fd", str(told)]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, env=self._env, pass_fds=(told,), stdout=subprocess.DEVNULL, stderr=log
+            )
+        os.close(told)
+        with os.fdopen(ready, "rb") as pipe:
+            readable, _, _ = select.select([pipe], [], [], READY_SECONDS)
+            url = pipe.readline().decode().strip() if readable else ""
+        assert url, f"the server did not start: {self.log.read_text()[-2000:]}"
+        presence = json.loads((self.home / "secrets" / "server.json").read_text())
+        self.url, self.token = url, presence["token"]
+
+    def kill(self) -> None:
+        """End it as a power cut would, as far as a process can tell."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait(10)
+
+    def stop(self) -> int:
+        """End it cleanly and return its exit code."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(20)
+
+    def call(self, method: str, path: str, body: object = None, *, timeout: float = 10.0) -> tuple[int, Any]:
+        """Make one request; return status and decoded answer. Raises `OSError` or `HTTPException` when it is cut."""
+        parts = urlsplit(self.url)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
+        try:
+            raw = None if body is None else json.dumps(body).encode()
+            headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+            connection.request(method, path, raw, headers)
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        finally:
+            connection.close()
