@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from halo_kernel import (
+    MALFORMED,
     OPERATOR,
     AssistantCut,
     AssistantDiscarded,
@@ -478,3 +479,15 @@ async def test_live_and_replayed_folds_agree(tmp_path: Path) -> None:
             again.apply(event)
             other.apply(event)
         assert (history, view) == (again, other)
+
+
+async def test_malformed_arguments_never_reach_the_tool(tmp_path: Path) -> None:
+    """A call whose arguments are no JSON object is an error result that quotes them; the tool does not run."""
+    note = NoteTool()
+    model = ScriptedModel([Calls([("note", {MALFORMED: '{"text": "x'})]), Answer("sorry")])
+    async with running_kernel(tmp_path / "home", model=model, tools=[note]) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        assert (await session.prompt(Incoming(text="go")).result).text == "sorry"
+        result = model.requests[1].messages[-1].content[0]
+        assert note.seen == []
+        assert isinstance(result, ToolResult) and result.error and '{"text": "x' in result.text

@@ -16,6 +16,7 @@ _SLOW = {"throttle", "server"}
 _QUICK = {"network", "timeout", "empty"}
 _RETRIED = _SLOW | _QUICK
 _LONGEST_WAIT = 60.0
+_KEEP_ALIVE = TextDelta("")
 
 
 @dataclass
@@ -93,7 +94,7 @@ async def _stream(
         async with asyncio.timeout(idle_timeout) as idle, aclosing(provider.stream(request)) as chunks:
             async for chunk in chunks:
                 idle.reschedule(loop.time() + idle_timeout)
-                if attempt.first is None:
+                if attempt.first is None and chunk != _KEEP_ALIVE:
                     attempt.first = clock.monotonic()
                 _take(attempt, chunk, on_delta)
     except TimeoutError as error:
@@ -106,6 +107,8 @@ async def _stream(
 
 def _take(attempt: Attempt, chunk: object, on_delta: OnDelta) -> None:
     match chunk:
+        case TextDelta(text=""):
+            pass
         case TextDelta(text=text):
             on_delta(attempt, text, False)
             attempt.text += text

@@ -12,6 +12,7 @@ from ..errors import HaloError
 from ..journal import append
 from ..log import logger
 from ..records import (
+    MALFORMED,
     Access,
     Body,
     Delta,
@@ -75,6 +76,9 @@ async def _refusal(
 ) -> ToolFinished | None:
     if tool is None:
         return None
+    if MALFORMED in call.arguments:
+        text = f"Error: the arguments are not a JSON object: {str(call.arguments[MALFORMED])[:500]}"
+        return _finished(call, "error", text)
     running = _running(desk, call, tool, turn, access, token)
     denial: Denial | None = await desk.hooks.guard(hookspecs.authorize_tool, call=running)
     return None if denial is None else _finished(call, "denied", f"Refused: {denial.reason}")
