@@ -52,9 +52,9 @@ def test_a_link_signs_in_and_an_answer_streams(site, page: Page) -> None:
     expect(page.get_by_test_id("session")).to_have_count(1)
 
 
-def test_a_tool_call_shows_name_arguments_and_result(site, page: Page) -> None:
+def test_a_tool_call_shows_name_arguments_and_result(shared_site, page: Page) -> None:
     """A tool call is one folded line; open, it shows what was asked and the first of what came back."""
-    page.goto(site.link())
+    page.goto(shared_site.link())
     say(page, "look README.md")
     tool = page.get_by_test_id("tool-call")
     expect(tool).to_have_attribute("data-outcome", "ok")
@@ -67,9 +67,9 @@ def test_a_tool_call_shows_name_arguments_and_result(site, page: Page) -> None:
     expect(page.get_by_test_id("message-assistant").last).to_have_text("It begins with # Orc, and that is all.")
 
 
-def test_stop_ends_the_turn_and_keeps_what_came(site, page: Page) -> None:
+def test_stop_ends_the_turn_and_keeps_what_came(shared_site, page: Page) -> None:
     """Stop ends a turn that would never end; the page says so and takes the next message."""
-    page.goto(site.link())
+    page.goto(shared_site.link())
     say(page, "hang")
     expect(page.get_by_test_id("message-assistant")).to_contain_text("I begin,")
     page.get_by_test_id("stop").click()
@@ -80,9 +80,9 @@ def test_stop_ends_the_turn_and_keeps_what_came(site, page: Page) -> None:
     expect(page.get_by_test_id("message-assistant").last).to_have_text("You said: hello")
 
 
-def test_a_reload_in_the_middle_loses_and_repeats_nothing(site, page: Page) -> None:
+def test_a_reload_in_the_middle_loses_and_repeats_nothing(shared_site, page: Page) -> None:
     """A page that is loaded anew while an answer streams shows exactly that answer in the end."""
-    page.goto(site.link())
+    page.goto(shared_site.link())
     say(page, "count 60")
     expect(page.get_by_test_id("message-assistant")).to_contain_text("9 号🍎")
     page.reload()
@@ -144,9 +144,9 @@ def test_a_lost_receipt_does_not_double_the_message(site, page: Page) -> None:
     expect(page.get_by_test_id("session")).to_have_count(1)
 
 
-def test_a_message_to_a_busy_session_waits_its_turn(site, page: Page) -> None:
+def test_a_message_to_a_busy_session_waits_its_turn(shared_site, page: Page) -> None:
     """Sending while an answer streams queues the message, shown as such, and it is answered next."""
-    page.goto(site.link())
+    page.goto(shared_site.link())
     say(page, "count 50")
     expect(page.get_by_test_id("message-assistant")).to_contain_text("1 号🍎")
     say(page, "and this")
@@ -156,9 +156,9 @@ def test_a_message_to_a_busy_session_waits_its_turn(site, page: Page) -> None:
     expect(page.get_by_test_id("message-user")).to_have_text(["count 50", "and this"])
 
 
-def test_an_error_is_a_sentence_with_advice(site, page: Page) -> None:
+def test_an_error_is_a_sentence_with_advice(shared_site, page: Page) -> None:
     """A failed turn shows what went wrong and what to do."""
-    page.goto(site.link())
+    page.goto(shared_site.link())
     say(page, "fail")
     error = page.get_by_test_id("error")
     expect(error).to_contain_text("401: the key is wrong")
@@ -166,11 +166,11 @@ def test_an_error_is_a_sentence_with_advice(site, page: Page) -> None:
     assert len(error.locator("p").all()) >= 1
 
 
-def test_markdown_is_shown_and_its_traps_are_not(site, page: Page) -> None:
+def test_markdown_is_shown_and_its_traps_are_not(shared_site, page: Page) -> None:
     """Tables, code and links are shown; HTML, scripts, script links and pictures from elsewhere do nothing."""
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.goto(site.link())
+    page.goto(shared_site.link())
     say(page, "markdown")
     answer = page.get_by_test_id("message-assistant")
     expect(answer.locator("h1")).to_have_text("Notes")
@@ -179,7 +179,7 @@ def test_markdown_is_shown_and_its_traps_are_not(site, page: Page) -> None:
     expect(answer.locator("a").first).to_have_attribute("href", "https://example.org/a?b=1&c=2")
     assert answer.locator("img, script, input").count() == 0
     assert "broken" not in page.title()
-    assert all(url.startswith(site.url) for url in asked)
+    assert all(url.startswith(shared_site.url) for url in asked)
     assert not answer.locator("a[href^=javascript]").count()
 
 
@@ -211,9 +211,9 @@ def test_sessions_are_listed_opened_and_begun(site, page: Page) -> None:
     expect(page.get_by_test_id("message-user")).to_have_text("second")
 
 
-def test_enter_sends_and_shift_enter_breaks_the_line(site, page: Page) -> None:
+def test_enter_sends_and_shift_enter_breaks_the_line(shared_site, page: Page) -> None:
     """Shift+Enter starts a line, Enter sends all lines, and an empty message is not sent."""
-    page.goto(site.link())
+    page.goto(shared_site.link())
     box = page.get_by_test_id("composer")
     box.press("Enter")
     box.press_sequentially("one")
@@ -225,17 +225,17 @@ def test_enter_sends_and_shift_enter_breaks_the_line(site, page: Page) -> None:
     expect(box).to_have_value("")
 
 
-def test_who_is_not_signed_in_is_told_how(site, page: Page) -> None:
+def test_who_is_not_signed_in_is_told_how(shared_site, page: Page) -> None:
     """Without a cookie the page says how to get in and shows nothing else."""
-    page.goto(f"{site.url}/web/")
+    page.goto(f"{shared_site.url}/web/")
     expect(page.get_by_test_id("signed-out")).to_contain_text("halo up")
     expect(page.get_by_test_id("password")).to_have_count(0)
     expect(page.get_by_test_id("composer")).to_have_count(0)
 
 
-def test_a_password_signs_in(site, page: Page) -> None:
+def test_a_password_signs_in(shared_site, page: Page) -> None:
     """Where a password is asked for, a wrong one is said to be wrong and the right one opens the page."""
-    link = site.link()
+    link = shared_site.link()
     page.route("**/api/auth/check", lambda route: route.fulfill(status=200 if page.context.cookies() else 401, json={}))
 
     def login(route: Route) -> None:
@@ -246,7 +246,7 @@ def test_a_password_signs_in(site, page: Page) -> None:
         route.fulfill(status=200, json={"ok": True})
 
     page.route("**/api/auth/login", login)
-    page.goto(f"{site.url}/web/")
+    page.goto(f"{shared_site.url}/web/")
     page.get_by_test_id("password").fill("wrong")
     page.get_by_test_id("sign-in").click()
     expect(page.get_by_test_id("sign-in-error")).to_have_text("That is not the password.")
@@ -255,10 +255,10 @@ def test_a_password_signs_in(site, page: Page) -> None:
     expect(page.get_by_test_id("composer")).to_be_visible()
 
 
-def test_a_narrow_page_has_its_chats_in_a_drawer(site, page: Page) -> None:
+def test_a_narrow_page_has_its_chats_in_a_drawer(shared_site, page: Page) -> None:
     """On a phone the side is a drawer, and nothing is wider than the screen."""
     page.set_viewport_size({"width": 360, "height": 640})
-    page.goto(site.link())
+    page.goto(shared_site.link())
     say(page, "markdown")
     ended(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
@@ -269,27 +269,27 @@ def test_a_narrow_page_has_its_chats_in_a_drawer(site, page: Page) -> None:
     expect(page.get_by_test_id("message-user")).to_have_count(0)
 
 
-def test_the_page_speaks_chinese_to_a_chinese_browser(site, browser) -> None:
+def test_the_page_speaks_chinese_to_a_chinese_browser(shared_site, browser) -> None:
     """The browser's language decides the page's."""
     context = browser.new_context(locale="zh-CN")
     page = context.new_page()
-    page.goto(site.link())
+    page.goto(shared_site.link())
     expect(page.get_by_test_id("new-session")).to_have_text("新对话")
     assert page.evaluate("document.documentElement.lang") == "zh-CN"
     context.close()
 
 
-def test_an_unknown_session_leads_to_a_new_chat(site, page: Page) -> None:
+def test_an_unknown_session_leads_to_a_new_chat(shared_site, page: Page) -> None:
     """A session in the address that is not there is said so, and a new chat is open."""
-    page.goto(site.link(f"/web/?workspace={site.workspace}&session=web-gone"))
+    page.goto(shared_site.link(f"/web/?workspace={shared_site.workspace}&session=web-gone"))
     expect(page.get_by_test_id("complaint")).to_contain_text("does not exist")
     say(page, "hello")
     expect(page.get_by_test_id("message-assistant")).to_have_text("You said: hello")
 
 
-def test_everything_on_the_page_has_a_name(site, page: Page) -> None:
+def test_everything_on_the_page_has_a_name(shared_site, page: Page) -> None:
     """Every button, field and picture has a name for a screen reader."""
-    page.goto(site.link())
+    page.goto(shared_site.link())
     say(page, "look README.md")
     ended(page)
     nameless = page.evaluate(
@@ -300,7 +300,7 @@ def test_everything_on_the_page_has_a_name(site, page: Page) -> None:
     assert nameless == []
 
 
-def test_the_page_lives_under_any_prefix(site, page: Page) -> None:
+def test_the_page_lives_under_any_prefix(shared_site, page: Page) -> None:
     """Behind a proxy that puts the server under a path, everything the page asks for is under that path."""
     outside: list[str] = []
 
@@ -310,9 +310,9 @@ def test_the_page_lives_under_any_prefix(site, page: Page) -> None:
             outside.append(path)
         route.continue_(url=route.request.url.replace("/halo/", "/", 1))
 
-    page.request.get(site.link())
+    page.request.get(shared_site.link())
     page.route("**/*", strip)
-    page.goto(f"{site.url}/halo/web/")
+    page.goto(f"{shared_site.url}/halo/web/")
     say(page, "hello")
     expect(page.get_by_test_id("message-assistant")).to_have_text("You said: hello")
     assert outside == []

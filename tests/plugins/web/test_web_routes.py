@@ -57,9 +57,9 @@ def refused(site, path: str, body: object | None = None) -> tuple[int, dict[str,
         return error.code, json.load(error)
 
 
-def test_a_chat_is_a_stream_that_ends_with_its_turn(site) -> None:
+def test_a_chat_is_a_stream_that_ends_with_its_turn(shared_site) -> None:
     """A message without a session begins one: its frames are session, user, the answer in pieces, complete."""
-    found = chat(site, "count 6")
+    found = chat(shared_site, "count 6")
     assert found[0]["type"] == "session"
     assert found[-1]["type"] == "complete"
     assert "".join(frame["text"] for frame in found if frame["type"] == "stream") == "".join(
@@ -68,9 +68,9 @@ def test_a_chat_is_a_stream_that_ends_with_its_turn(site) -> None:
     assert [frame["text"] for frame in found if frame["type"] == "user"] == ["count 6"]
 
 
-def test_a_tool_call_comes_with_its_result(site) -> None:
+def test_a_tool_call_comes_with_its_result(shared_site) -> None:
     """A tool's call has name, arguments and id, its result the same id and the first 500 characters."""
-    found = chat(site, "look README.md")
+    found = chat(shared_site, "look README.md")
     call = next(frame for frame in found if frame["type"] == "tool_call")
     result = next(frame for frame in found if frame["type"] == "tool_result")
     assert (call["toolName"], call["toolInput"]) == ("look", {"path": "README.md", "lines": 3})
@@ -78,81 +78,81 @@ def test_a_tool_call_comes_with_its_result(site) -> None:
     assert len(result["result"]) == 500 < result["length"]
 
 
-def test_a_repeated_message_is_answered_once(site) -> None:
+def test_a_repeated_message_is_answered_once(shared_site) -> None:
     """The same key without a session is the same message in the same new session, and streams the same answer."""
-    first, second = chat(site, "hello", key="k"), chat(site, "hello", key="k")
+    first, second = chat(shared_site, "hello", key="k"), chat(shared_site, "hello", key="k")
     assert first[0]["sessionId"] == second[0]["sessionId"]
     assert [frame for frame in first if frame["type"] == "message"] == [
         frame for frame in second if frame["type"] == "message"
     ]
-    assert len(site.messages(first[0]["sessionId"])) == 2
+    assert len(shared_site.messages(first[0]["sessionId"])) == 2
 
 
-def test_a_failed_turn_ends_with_an_error(site) -> None:
+def test_a_failed_turn_ends_with_an_error(shared_site) -> None:
     """A turn that fails ends its stream with an error's sentence and kind."""
-    last = chat(site, "fail")[-1]
+    last = chat(shared_site, "fail")[-1]
     assert (last["type"], last["kind"]) == ("error", "account")
     assert "401: the key is wrong" in last["error"]
 
 
-def test_a_busy_session_says_queued(site) -> None:
+def test_a_busy_session_says_queued(shared_site) -> None:
     """A message to a session that is answering is queued, and that stream ends at once."""
-    session = chat(site, "hello")[0]["sessionId"]
-    slow = threading.Thread(target=chat, args=(site, "count 40"), kwargs={"session": session})
+    session = chat(shared_site, "hello")[0]["sessionId"]
+    slow = threading.Thread(target=chat, args=(shared_site, "count 40"), kwargs={"session": session})
     slow.start()
     time.sleep(0.5)
-    found = chat(site, "next", session=session)
+    found = chat(shared_site, "next", session=session)
     assert [frame["type"] for frame in found] == ["session", "queued"]
     slow.join()
 
 
-def test_stop_ends_the_turn(site) -> None:
+def test_stop_ends_the_turn(shared_site) -> None:
     """Stop answers whether a turn was running, and the turn's stream ends as cancelled."""
-    session = chat(site, "hello")[0]["sessionId"]
-    stop = {"workspace": site.workspace, "session": session}
-    assert site.ask("/api/web/stop", stop) == {"stopped": False}
+    session = chat(shared_site, "hello")[0]["sessionId"]
+    stop = {"workspace": shared_site.workspace, "session": session}
+    assert shared_site.ask("/api/web/stop", stop) == {"stopped": False}
     found: list[Frame] = []
-    hanging = threading.Thread(target=lambda: found.extend(chat(site, "hang", session=session)))
+    hanging = threading.Thread(target=lambda: found.extend(chat(shared_site, "hang", session=session)))
     hanging.start()
     time.sleep(0.5)
-    assert site.ask("/api/web/stop", stop) == {"stopped": True}
+    assert shared_site.ask("/api/web/stop", stop) == {"stopped": True}
     hanging.join(10)
     assert (found[-1]["type"], found[-1]["outcome"]) == ("complete", "cancelled")
 
 
-def test_a_subscription_resumes_at_its_cursor(site) -> None:
+def test_a_subscription_resumes_at_its_cursor(shared_site) -> None:
     """Whoever comes back with a cursor gets the frames after it, and no other."""
-    session = chat(site, "look README.md")[0]["sessionId"]
-    whole = followed(site, session)
+    session = chat(shared_site, "look README.md")[0]["sessionId"]
+    whole = followed(shared_site, session)
     cursors = [number for number, (_, cursor) in enumerate(whole) if cursor is not None]
     for number in cursors[:-1]:
-        rest = followed(site, session, last=whole[number][1])
+        rest = followed(shared_site, session, last=whole[number][1])
         assert [frame for frame, _ in rest[1:]] == [frame for frame, _ in whole[number + 1 :]]
 
 
-def test_a_session_at_rest_says_so_at_once(site) -> None:
+def test_a_session_at_rest_says_so_at_once(shared_site) -> None:
     """A subscription that misses nothing gets session and complete before anything happens."""
-    session = chat(site, "hello")[0]["sessionId"]
-    end = followed(site, session)[-1][1]
-    found = [frame for frame, _ in followed(site, session, last=end)]
+    session = chat(shared_site, "hello")[0]["sessionId"]
+    end = followed(shared_site, session)[-1][1]
+    found = [frame for frame, _ in followed(shared_site, session, last=end)]
     assert [frame["type"] for frame in found] == ["session", "complete"]
     assert found[0]["running"] is False
 
 
-def test_history_is_what_people_see(site) -> None:
+def test_history_is_what_people_see(shared_site) -> None:
     """History has the messages, the title and the cursor to subscribe after; `since` leaves out what is older."""
-    session = chat(site, "hello")[0]["sessionId"]
-    path = f"/api/web/history?workspace={site.workspace}&session={session}"
-    history = site.get(path)
+    session = chat(shared_site, "hello")[0]["sessionId"]
+    path = f"/api/web/history?workspace={shared_site.workspace}&session={session}"
+    history = shared_site.get(path)
     assert [(row["kind"], row["text"]) for row in history["messages"]] == [
         ("user", "hello"),
         ("assistant", "You said: hello"),
     ]
     assert (history["sessionId"], history["title"], history["running"]) == (session, "hello", False)
-    assert history["cursor"] == followed(site, session)[-1][1]
+    assert history["cursor"] == followed(shared_site, session)[-1][1]
     later = max(row["at"] for row in history["messages"]) + 1
-    assert site.get(f"{path}&since={later}")["messages"] == []
-    assert site.get(f"/api/web/history?workspace={site.workspace}")["sessionId"] is None
+    assert shared_site.get(f"{path}&since={later}")["messages"] == []
+    assert shared_site.get(f"/api/web/history?workspace={shared_site.workspace}")["sessionId"] is None
 
 
 def test_sessions_are_made_and_listed(site) -> None:

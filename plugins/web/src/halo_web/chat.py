@@ -80,7 +80,7 @@ def cursor_of(exchange: Exchange) -> str | None:
 def new_session_id(workspace: str, principal: Principal, key: str) -> str:
     """Return the id of the session that a first message with this key begins, the same for every repeat."""
     digest = hashlib.sha256("\n".join((workspace, principal.kind, principal.name, key)).encode())
-    return f"web-{digest.hexdigest()[:24]}"
+    return f"web_{digest.hexdigest()[:24]}"
 
 
 async def open_session(host: Host, principal: Principal, wish: ChatRequest) -> Session:
