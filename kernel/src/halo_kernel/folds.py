@@ -116,8 +116,8 @@ class View:
         match body:
             case SessionTitled(title=title):
                 self.title = title
-            case InputAdded(row=row, text=text):
-                self._put(event, f"row:{row}", "user", text=text)
+            case InputAdded(row=row, text=text, cause=cause):
+                self._put(event, f"row:{row}", "user" if cause == "message" else "notice", text=text)
             case AssistantMessage():
                 self._answer(event, body)
             case AssistantCut(reply=reply, text=text, reason=reason) if text:

@@ -7,17 +7,15 @@ from typing import Any
 
 from .contracts import Row, Tx
 from .errors import QueueFull, SessionClosed
-from .journal import journal_of, make_cursor
+from .journal import journal_of, last_answer, make_cursor
 from .records import (
     Access,
-    AssistantMessage,
     Incoming,
     Mode,
     Receipt,
     TurnEnded,
     TurnResult,
     decode_body,
-    plain_text,
 )
 
 _COLUMNS = "id, key, at, mode, access, principal, principal_kind, text, cause"
@@ -148,20 +146,8 @@ def result_of(tx: Tx, row: int) -> TurnResult | None:
     for ended, raw in ends:
         body = decode_body("turn.ended", raw)
         if isinstance(body, TurnEnded) and body.outcome != "yielded":
-            text = _last_answer(tx, session, ended)
+            text = last_answer(tx, session, turn=ended)
             return TurnResult(
                 session=session, turn=ended, outcome=body.outcome, text=text, error=body.error, kind=body.kind
             )
     return None
-
-
-def _last_answer(tx: Tx, session: str, turn: str) -> str:
-    rows = tx.execute(
-        "SELECT body FROM events WHERE session = ? AND turn = ? AND kind = 'assistant.message' ORDER BY seq DESC",
-        (session, turn),
-    )
-    for (raw,) in rows:
-        body = decode_body("assistant.message", raw)
-        if isinstance(body, AssistantMessage) and (text := plain_text(body.content)):
-            return text
-    return ""

@@ -2,6 +2,6 @@
 
 from .cursor import make_cursor, parse_cursor
 from .feed import Feed
-from .store import append, journal_of, read, read_partial
+from .store import append, journal_of, last_answer, read, read_partial
 
-__all__ = ["Feed", "append", "journal_of", "make_cursor", "parse_cursor", "read", "read_partial"]
+__all__ = ["Feed", "append", "journal_of", "last_answer", "make_cursor", "parse_cursor", "read", "read_partial"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..contracts import Tx
 from ..errors import NotFound
-from ..records import Body, Event, decode_body, encode_body, kind_of
+from ..records import AssistantMessage, Body, Event, decode_body, encode_body, kind_of, plain_text
 
 
 def append(tx: Tx, session: str, bodies: Sequence[Body], *, at: int, turn: str = "") -> tuple[Event, ...]:
@@ -37,6 +37,20 @@ def read(tx: Tx, session: str, *, after: int = 0, limit: int = -1) -> list[Event
         Event(session=session, seq=seq, at=at, turn=turn, body=decode_body(kind, body))
         for seq, at, kind, turn, body in rows
     ]
+
+
+def last_answer(tx: Tx, session: str, *, turn: str | None = None) -> str:
+    """Return the text of the last model answer that has one, of `turn` alone if it is given, else ''."""
+    rows = tx.execute(
+        "SELECT body FROM events WHERE session = ? AND kind = 'assistant.message' AND turn = coalesce(?, turn)"
+        " ORDER BY seq DESC LIMIT 200",
+        (session, turn),
+    )
+    for (raw,) in rows:
+        body = decode_body("assistant.message", raw)
+        if isinstance(body, AssistantMessage) and (text := plain_text(body.content)):
+            return text
+    return ""
 
 
 def journal_of(tx: Tx, session: str) -> tuple[str, int]:

@@ -49,7 +49,10 @@ class TurnStarted(_Body, frozen=True, kw_only=True, tag="turn.started"):
 
 
 class InputAdded(_Body, frozen=True, kw_only=True, tag="input.added"):
-    """One consumed inbox row: `text` for people, `content` for the model, `stamp` its arrival (ISO 8601, UTC, ms)."""
+    """One consumed inbox row: `text` for people, `content` for the model, `stamp` its arrival (ISO 8601, UTC, ms).
+
+    `cause` is `message` for what somebody sent, `recovery` for what the kernel says after a crash.
+    """
 
     row: int
     key: str
@@ -57,6 +60,7 @@ class InputAdded(_Body, frozen=True, kw_only=True, tag="input.added"):
     content: str
     sender: str
     stamp: str
+    cause: str = "message"
 
 
 class ContextPrepared(_Body, frozen=True, kw_only=True, tag="context.prepared"):

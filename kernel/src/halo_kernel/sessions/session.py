@@ -14,11 +14,10 @@ from ..contracts import Lease, Update
 from ..errors import BadInput, Conflict, LeaseHeld, SessionClosed, Stopping
 from ..folds import history_of
 from ..inbox import accept, next_batch, result_of, waiting, withdraw
-from ..journal import append, read
+from ..journal import append, last_answer, read
 from ..log import logger
 from ..records import (
     AgentSpec,
-    AssistantMessage,
     Body,
     Event,
     Foreign,
@@ -28,7 +27,6 @@ from ..records import (
     SessionInfo,
     State,
     TurnResult,
-    plain_text,
 )
 from ..recovery import recover_tree
 from ..turns import Desk, Turn
@@ -57,6 +55,7 @@ class LiveSession:
         self._yielded: list[PromptHandle] = []
         self._writes: set[asyncio.Task[None]] = set()
         self._digest = ""
+        self._retrying = False
         self._closing: asyncio.Task[None] | None = None
 
     @property
@@ -183,7 +182,7 @@ class LiveSession:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger("sessions").error("session stopped running", session=self._info.id, error=repr(error))
             self._fail_prompts(error)
-            self._seat.spawn(f"retry {self._info.id}", self._retry())
+            self._retry_later()
         elif self._stirred.is_set():
             self.wake()
         else:
@@ -235,7 +234,7 @@ class LiveSession:
         try:
             lease = await seat.database.lease(f"tree:{info.root}")
         except LeaseHeld:
-            seat.spawn(f"wait for {info.root}", self._retry())
+            self._retry_later()
             return False
         self._lease = lease
         await recover_tree(seat.database, lease, info.root, session=info.id, clock=seat.clock, boot=seat.boot)
@@ -246,9 +245,16 @@ class LiveSession:
         self._desk = await seat.desk(self, lease, history_of(events), self._stirred)
         return True
 
-    async def _retry(self) -> None:
+    def _retry_later(self) -> None:
+        """Look again in a second: nothing tells us when another process dies or a disk has room."""
         self._desk = None
-        await self._seat.clock.sleep(_HELD_SECONDS)
+        if not self._retrying:
+            self._retrying = True
+            self._seat.spawn(f"retry {self._info.id}", self._retry())
+
+    async def _retry(self) -> None:
+        await asyncio.sleep(_HELD_SECONDS)
+        self._retrying = False
         self.wake()
 
     async def _refresh(self) -> None:
@@ -315,9 +321,7 @@ class LiveSession:
     async def output(self) -> str:
         """Return the last finished answer's text."""
         session = self._info.id
-        events = await self._seat.database.read(lambda tx: read(tx, session))
-        answers = [event.body for event in events if isinstance(event.body, AssistantMessage)]
-        return plain_text(answers[-1].content) if answers else ""
+        return await self._seat.database.read(lambda tx: last_answer(tx, session))
 
     async def append(self, bodies: Sequence[Body]) -> Sequence[Event]:
         """Write a plugin's own events. Raises `BadInput` for a kernel's kind."""

@@ -110,11 +110,8 @@ class Turn:
             for row in rows
         ]
         prepared, failures = await self._desk.hooks.fold(hookspecs.prepare_input, batch, session=self._desk.session)
-        keys = {row.row: row.key for row in rows}
-        inputs = [
-            InputAdded(row=p.row, key=keys[p.row], text=p.text, content=p.content, sender=p.sender, stamp=p.stamp)
-            for p in (prepared if [p.row for p in prepared] == list(keys) else batch)
-        ]
+        same_rows = [prepared_row.row for prepared_row in prepared] == [row.row for row in rows]
+        inputs = [_input(row, ready) for row, ready in zip(rows, prepared if same_rows else batch, strict=True)]
         skipped = [HookSkipped(plugin=failure.plugin, hook=failure.hook, error=str(failure)) for failure in failures]
         return inputs, skipped
 
@@ -320,6 +317,18 @@ class Turn:
         return TurnResult(
             session=self._session, turn=self.id, outcome=outcome, text=self._answer, error=error, kind=kind
         )
+
+
+def _input(row: Waiting, ready: PreparedInput) -> InputAdded:
+    return InputAdded(
+        row=row.row,
+        key=row.key,
+        text=ready.text,
+        content=ready.content,
+        sender=ready.sender,
+        stamp=ready.stamp,
+        cause=row.cause,
+    )
 
 
 def _stamp(at: int) -> str:
