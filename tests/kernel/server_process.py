@@ -1,6 +1,6 @@
 """A server as a process of its own: `server_process.py HOME OPTIONS`, OPTIONS being JSON for `run`.
 
-Its one plugin has streams, slow and deaf handlers, and a model that plays what `steps` says.
+Its plugins have streams, blocking and deaf handlers, and a model that thinks for ever.
 """
 
 from __future__ import annotations
@@ -12,7 +12,19 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
-from halo_kernel import Exchange, HaloError, Reply, Route, ServerEvent, Stream, hook
+from halo_kernel import (
+    OPERATOR,
+    Exchange,
+    HaloError,
+    Host,
+    Incoming,
+    ModelError,
+    Reply,
+    Route,
+    ServerEvent,
+    Stream,
+    hook,
+)
 from halo_kernel.server import run
 from halo_kernel.testing import Hang, ScriptedModel, SimplePlugin
 
@@ -20,16 +32,18 @@ from halo_kernel.testing import Hang, ScriptedModel, SimplePlugin
 class Routes:
     """Routes that make stopping hard."""
 
-    def __init__(self, log: Path) -> None:
-        self.log = log
+    host: Host
 
     @hook
-    def provide_routes(self, host: object) -> Iterable[Route]:
+    def provide_routes(self, host: Host) -> Iterable[Route]:
         """Provide them."""
         self.host = host
         table = {
             ("GET", "/t/endless"): self.endless,
             ("GET", "/t/flood"): self.flood,
+            ("GET", "/t/count"): self.count,
+            ("POST", "/t/echo"): self.echo,
+            ("GET", "/t/fail"): self.fail,
             ("POST", "/t/body"): self.body,
             ("POST", "/t/block"): self.block,
             ("POST", "/t/deaf"): self.deaf,
@@ -58,7 +72,7 @@ class Routes:
         return len(await exchange.raw.body())
 
     async def block(self, exchange: Exchange) -> object:
-        time.sleep(60)
+        time.sleep(60)  # noqa: ASYNC251 - blocking the loop is the point
         return None
 
     async def deaf(self, exchange: Exchange) -> object:
@@ -72,20 +86,31 @@ class Routes:
 
     async def turn(self, exchange: Exchange) -> Reply:
         """Start a turn that never ends by itself, in the workspace that the query names."""
-        from halo_kernel import OPERATOR, Host, Incoming
+        workspace = await self.host.workspaces.open(exchange.query["workspace"])
+        session = await self.host.sessions.create(workspace=workspace.id, principal=OPERATOR)
+        return Reply(body=await session.submit(Incoming(text="go")))
 
-        host = self.host
-        assert isinstance(host, Host) if hasattr(Host, "_is_runtime_protocol") and Host._is_runtime_protocol else True
-        workspace = await host.workspaces.open(exchange.query["workspace"])  # type: ignore[attr-defined]
-        session = await host.sessions.create(workspace=workspace.id, principal=OPERATOR)  # type: ignore[attr-defined]
-        receipt = await session.submit(Incoming(text="go"))
-        return Reply(body=receipt)
+    async def count(self, exchange: Exchange) -> Stream:
+        """Count to 40, from after the last event that the client has."""
+
+        async def events() -> AsyncIterator[ServerEvent]:
+            for number in range(int(exchange.last_event_id or 0) + 1, 41):
+                await asyncio.sleep(0.02)
+                yield ServerEvent(event="number", data=number, id=str(number))
+
+        return Stream(events=events())
+
+    async def echo(self, exchange: Exchange) -> object:
+        return {"body": (await exchange.raw.body()).decode(), "key": exchange.raw.headers.get("idempotency-key")}
+
+    async def fail(self, exchange: Exchange) -> object:
+        raise ModelError("the model is busy", kind="throttle", retry_after=2.0, advice="wait")
 
 
 def main(home: Path, options: dict[str, object]) -> int:
     """Run the server and return its exit code."""
     model = ScriptedModel(responder=lambda request: Hang("thinking"))
-    extra = {"test": SimplePlugin(model), "routes": Routes(home / "log")}
+    extra = {"test": SimplePlugin(model), "routes": Routes()}
     try:
         return run(home, discover=False, extra=extra, env={}, **{"port": 0, **options})  # type: ignore[arg-type]
     except HaloError as error:

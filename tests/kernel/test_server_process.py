@@ -80,6 +80,20 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
             server.process.communicate(timeout=10)
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for all tests that leave it as it was."""
+    home = tmp_path_factory.mktemp("shared") / "home"
+    process = subprocess.Popen(
+        [sys.executable, str(SCRIPT), str(home), "{}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    server = Server(process, home, process.stdout.readline().rstrip("\n"))
+    yield server
+    process.terminate()
+    assert server.end() == (0, "")
+
+
 def open_stream(server: Server, path: str) -> socket.socket:
     host, port = server.url.removeprefix("http://").split(":")
     sock = socket.create_connection((host, int(port)), timeout=10)
@@ -96,11 +110,10 @@ def read_to_end(sock: socket.socket) -> bytes:
     return raw
 
 
-def test_ready_means_that_it_answers(start: Callable[..., Server]) -> None:
+def test_ready_means_that_it_answers(shared: Server) -> None:
     """The line on stdout names the version and the address, at which the server answers at once."""
-    server = start()
-    assert server.ready.startswith("Halo 0.1.0 ready on http://127.0.0.1:")
-    assert httpx.get(f"{server.url}/api/health").json()["pid"] == server.process.pid
+    assert shared.ready.startswith("Halo 0.1.0 ready on http://127.0.0.1:")
+    assert httpx.get(f"{shared.url}/api/health").json()["pid"] == shared.process.pid
 
 
 def test_the_descriptor_gets_the_address(start: Callable[..., Server]) -> None:
@@ -310,11 +323,10 @@ def test_without_a_password_only_this_machine(tmp_path: Path) -> None:
     assert "halo password" in refused.value.advice
 
 
-def test_it_says_that_no_password_is_set(start: Callable[..., Server]) -> None:
-    """The second line tells that only this machine can reach the server."""
-    server = start()
-    assert server.process.stdout is not None
-    assert "halo password" in server.process.stdout.readline()
+def test_it_says_that_no_password_is_set(shared: Server) -> None:
+    """The second line tells that only this machine can reach the shared."""
+    assert shared.process.stdout is not None
+    assert "halo password" in shared.process.stdout.readline()
 
 
 def resident(pid: int) -> int:
@@ -325,12 +337,11 @@ def resident(pid: int) -> int:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_large_body_is_refused_without_being_kept(start: Callable[..., Server], chunked: bool) -> None:
+def test_a_large_body_is_refused_without_being_kept(shared: Server, chunked: bool) -> None:
     """50 MB are refused with 413, to a client that sends all before it reads, and the server does not grow."""
-    server = start()
-    httpx.post(f"{server.url}/t/body", content=b"x" * 1000)
-    before = resident(server.process.pid)
-    connection = HTTPConnection(server.url.removeprefix("http://"), timeout=30)
+    httpx.post(f"{shared.url}/t/body", content=b"x" * 1000)
+    before = resident(shared.process.pid)
+    connection = HTTPConnection(shared.url.removeprefix("http://"), timeout=30)
     body = b"x" * 50_000_000
     pieces = (body[at : at + 65_536] for at in range(0, len(body), 65_536))
     connection.request("POST", "/t/body", body=pieces if chunked else body, encode_chunked=chunked,
@@ -339,31 +350,29 @@ def test_a_large_body_is_refused_without_being_kept(start: Callable[..., Server]
     assert answer.status == 413
     assert json.loads(answer.read())["type"] == "TooLarge"
     connection.close()
-    assert resident(server.process.pid) - before < 8_000_000
-    assert httpx.get(f"{server.url}/api/health").status_code == 200
+    assert resident(shared.process.pid) - before < 8_000_000
+    assert httpx.get(f"{shared.url}/api/health").status_code == 200
 
 
-def test_an_unwanted_body_gets_its_answer(start: Callable[..., Server]) -> None:
+def test_an_unwanted_body_gets_its_answer(shared: Server) -> None:
     """A body that nobody reads, because the path or the caller is wrong, does not break the connection."""
-    server = start()
     for path, status in (("/absent", 404), ("/api/auth/link", 401)):
-        connection = HTTPConnection(server.url.removeprefix("http://"), timeout=30)
+        connection = HTTPConnection(shared.url.removeprefix("http://"), timeout=30)
         connection.request("POST", path, body=b"x" * 3_000_000)
         assert connection.getresponse().status == status
         connection.close()
 
 
-def test_a_body_without_end_is_cut(start: Callable[..., Server]) -> None:
+def test_a_body_without_end_is_cut(shared: Server) -> None:
     """A client that goes on sending after its answer is cut off, and the server goes on."""
-    server = start()
-    with socket.create_connection(("127.0.0.1", int(server.url.rsplit(":", 1)[1])), timeout=20) as sock:
+    with socket.create_connection(("127.0.0.1", int(shared.url.rsplit(":", 1)[1])), timeout=20) as sock:
         sock.sendall(b"POST /t/body HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000000\r\n\r\n")
         sent = 0
         with pytest.raises(OSError):
             while sent < 900_000_000:
                 sent += sock.send(b"x" * 1_000_000)
     assert sent < 200_000_000
-    assert httpx.get(f"{server.url}/api/health").status_code == 200
+    assert httpx.get(f"{shared.url}/api/health").status_code == 200
 
 
 def test_streams_are_read_by_events(start: Callable[..., Server]) -> None:

@@ -7,7 +7,7 @@ import time
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -143,8 +143,9 @@ class Client:
     def _await_server(self) -> None:
         deadline = time.monotonic() + RECONNECT_SECONDS
         while True:
-            self._moved()
-            if _answers(self._place):
+            place = _living(self.home)
+            if place is not None:
+                self._place = place
                 return
             if time.monotonic() >= deadline:
                 raise Stopping(f"The server at {self._place} has stopped.", advice="Start it with `halo up`.")
@@ -184,18 +185,17 @@ def find_server(home: Path | None = None) -> Client | None:
 def _find(home: Path) -> Place | None:
     """Return where the home's server is; wait for one that is only starting, or stopping."""
     deadline = time.monotonic() + START_SECONDS
-    while True:
-        place = _published(home)
-        if place is not None and _answers(place):
+    while is_served(home):
+        place = _living(home)
+        if place is not None:
             return place
-        if not is_served(home):
-            return None
         if time.monotonic() >= deadline:
             raise Stopping(
                 f"A server of the home {home} is running, but it does not answer.",
                 advice="Look at `halo logs`, or stop it.",
             )
         time.sleep(_STEP)
+    return None
 
 
 def _published(home: Path) -> Place | None:
@@ -203,15 +203,19 @@ def _published(home: Path) -> Place | None:
     return None if presence is None else Place(url=presence.url, token=presence.token)
 
 
-def _answers(place: Place) -> bool:
-    """Tell whether this very server answers: another one would refuse the token."""
+def _living(home: Path) -> Place | None:
+    """Return where the server of the home's file is, if it answers; its port may be another program's by now."""
+    presence, place = read_presence(home), _published(home)
+    if presence is None or place is None:
+        return None
     try:
         connection, response = send(place, "GET", "/api/server", timeout=REPLY_SECONDS)
         with closing(connection):
-            read(response, place)
+            told = read(response, place)
     except HaloError:
-        return False
-    return response.status == 200
+        return None
+    is_it = isinstance(told, dict) and cast("dict[str, object]", told).get("pid") == presence.pid
+    return place if is_it else None
 
 
 def _chunks(response: HTTPResponse, place: Place) -> Iterator[bytes]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -92,7 +93,8 @@ def read(response: HTTPResponse, place: Place) -> object:
     if not raw:
         return None
     if response.headers.get_content_type() == "application/json":
-        return msgspec.json.decode(raw)
+        with suppress(msgspec.DecodeError):
+            return cast("object", msgspec.json.decode(raw))
     return raw.decode("utf-8", "replace")
 
 
