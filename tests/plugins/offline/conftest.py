@@ -62,7 +62,8 @@ def grep(root: Path, pattern: str, path: str = ".", include: str = "", max_resul
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
         if expression.search(line)
     ]
-    return "\n".join(hits[:max_results]) or f'No matches found for pattern "{pattern}"'
+    note = ["... more lines match: narrow the pattern, path or include."] if len(hits) > max_results else []
+    return "\n".join(hits[:max_results] + note) or f'No matches found for pattern "{pattern}"'
 
 
 def glob(root: Path, pattern: str, path: str = ".") -> str:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from halo_kernel import Message, ModelRequest, Text, ToolSpec
+from halo_offline import provide_models
+from halo_offline.rules import respond
 
 EN_CLOSING = "No model is running"
 ZH_CLOSING = "目前没有运行任何模型"
@@ -179,11 +184,6 @@ async def test_every_text_gets_an_answer(new_agent: Make, question: str) -> None
 )
 def test_a_long_question_takes_no_long_time(word: str) -> None:
     """A pasted text of 100 kB of any words is taken apart in well under the time that a person notices."""
-    from time import perf_counter
-
-    from halo_kernel import Message, ModelRequest, Text, ToolSpec
-    from halo_offline.rules import respond
-
     messages = (Message("user", (Text(word * (100_000 // len(word))),)),)
     tools = (ToolSpec(name="file_list", description="", parameters={}, effect="read"),)
     began = perf_counter()
@@ -279,6 +279,13 @@ async def test_a_folder_is_summarised_from_its_files(new_agent: Make) -> None:
     assert "logo.png" not in {call.arguments.get("path") for call in agent.calls}
 
 
+async def test_a_search_with_more_than_it_shows_says_so(new_agent: Make) -> None:
+    """Where the search stopped at its limit, the answer does not pass for all of it."""
+    more = "There may be more"
+    assert more in await new_agent({"a.txt": "heron\n" * 80}).ask("find 'heron'")
+    assert more not in await new_agent({"a.txt": "heron\n" * 40}).ask("find 'heron'")
+
+
 @pytest.mark.parametrize(
     ("asked", "tool"), [("list files", "file_list"), ("find 'x'", "grep"), ("read a.txt", "file_read")]
 )
@@ -320,13 +327,15 @@ async def test_an_attached_file_is_its_name(new_agent: Make) -> None:
 
 
 async def test_a_notice_of_the_system_repeats_the_question(new_agent: Make) -> None:
-    """After a restart the notice is not the question: the one before it is answered."""
-    from halo_kernel import Message, Text
-
-    agent = new_agent({"a.txt": "Alpha."})
-    agent.messages.append(Message("user", (Text("[2026-11-30T12:00:00.000Z] read a.txt"),)))
-    agent.messages.append(Message("assistant", (Text("…"),)))
-    assert "Alpha." in await agent.ask("[System] The server restarted at 12:00. Go on with your work.")
+    """After a restart the question before the notice is answered, with whatever was asked beside the notice."""
+    notice = "[System] The server restarted at 12:00 while you were mid-turn. Continue."
+    for later, second in ((notice, False), (f"{notice}\n\n[2026-11-30T12:00:01.000Z] read b.txt", True)):
+        agent = new_agent({"a.txt": "Alpha.", "b.txt": "Beta."})
+        agent.messages.append(Message("user", (Text("[2026-11-30T12:00:00.000Z] read a.txt"),)))
+        agent.messages.append(Message("assistant", (Text("…"),)))
+        answer = await agent.ask(later)
+        assert "Alpha." in answer and ("Beta." in answer) == second
+        assert "restarted" not in answer
 
 
 async def test_the_answer_streams_in_small_pieces(new_agent: Make) -> None:
@@ -349,8 +358,6 @@ async def test_calls_have_ids_of_their_own(new_agent: Make) -> None:
 
 async def test_the_offer_is_no_model() -> None:
     """The one offer is ready, last in rank, and marked as no model."""
-    from halo_offline import provide_models
-
     (provider,) = provide_models()
     (offer,) = await provider.offers()
     assert (offer.model, offer.ready, offer.rank, offer.is_model) == ("offline/rules", True, 90, False)

@@ -15,7 +15,7 @@ from .wishes import Wish, split_names
 
 _SHOWN_ENTRIES = 120
 _SHOWN_HITS = 30
-_MOST_HITS = 50
+_MORE_HITS = "\n... more lines match"
 _SHOWN_NAMES = 15
 _SHOWN_TEXT = 4_000
 _PAGE = 200
@@ -77,7 +77,7 @@ class Writer:
         paths = read_paths(result.text)
         if not paths:
             return self.say.no_file.format(name=code(pattern))
-        listing = Listing(tuple(Entry(path, False) for path in paths), "[truncated]" in result.text)
+        listing = Listing(tuple(Entry(path, False) for path in paths), "\n[truncated" in result.text)
         counts = self._counts(listing.entries)
         return self._entries(self.say.matching.format(pattern=code(pattern), counts=counts), listing)
 
@@ -271,7 +271,7 @@ class Writer:
         )
         shown = [f"- {code(hit.path)} {hit.line}: {code(_short(hit.text))}" for hit in hits[:_SHOWN_HITS]]
         rest = [f"- {self.say.more.format(count=len(hits) - _SHOWN_HITS)}"] if len(hits) > _SHOWN_HITS else []
-        if len(hits) >= _MOST_HITS:
+        if _MORE_HITS in result.text:
             rest.append(f"- {self.say.found_more}")
         return "\n".join([heading, "", *shown, *rest])
 

@@ -15,7 +15,7 @@ from .results import Result, read_result
 _STAMP = re.compile(r"^\[\d{4}-\d{2}-\d{2}T[\d:.]+Z\] ?", re.MULTILINE)
 _SENDER = re.compile(r"^\(from: session [^\n]*\)\s*", re.MULTILINE)
 _ATTACHED = re.compile(r'<file path="([^"]*)">.*?</file>', re.DOTALL)
-_SYSTEM = "[System"
+_NOTICE = re.compile(r"^\[System\b[^\]\n]*\](?:(?!\n\n).)*", re.MULTILINE | re.DOTALL)
 _LONGEST = 4_000
 
 Key = tuple[str, str]
@@ -46,17 +46,27 @@ def plain(text: str) -> str:
 
 
 def find_question(messages: Sequence[Message]) -> Question:
-    """Find the last question and its results; a notice of the system repeats the question before it."""
+    """Find the last question and its results; a notice of the system asks for the question before it once more."""
     asked = [(at, text) for at, message in enumerate(messages) if (text := _asked(message))]
     start = asked[-1][0] if asked else -1
-    people = [text for _, text in asked if not text.startswith(_SYSTEM)]
     calls = [block for message in messages for block in message.content if isinstance(block, ToolCall)]
     return Question(
-        text=(people or [text for _, text in asked] or [""])[-1][:_LONGEST],
+        text=_standing([text for _, text in asked])[:_LONGEST],
         results=_results(messages[start + 1 :]),
         last_file=_last_file(messages[: start + 1]),
         calls=len(calls),
     )
+
+
+def _standing(asked: Sequence[str]) -> str:
+    """Return what is to be answered: the last text, and those before it as far as notices reach back."""
+    parts: list[str] = []
+    for text in reversed(asked):
+        rest = _NOTICE.sub("", text).strip()
+        parts.insert(0, rest)
+        if not _NOTICE.search(text):
+            break
+    return "\n".join(filter(None, parts))
 
 
 def _asked(message: Message) -> str:

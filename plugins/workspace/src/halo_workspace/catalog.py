@@ -7,18 +7,23 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from halo_kernel import AgentSpec, BadFile, WorkspaceInfo
 
 from .definition import Definition, read_definition
 from .files import Files, HomeFiles, open_workspace
 
-if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger
-
 _ID = re.compile(r"[\w-]+")
 Version = tuple[int, ...]
+
+
+class Log(Protocol):
+    """Where findings go that stop nothing."""
+
+    def warning(self, event: str, /, **facts: object) -> object:
+        """Log one line."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Cached:
 class Catalog:
     """Reads `<workspace>/.halo/agents/<id>/` and `HALO_HOME/global/agents/<id>/`; unchanged files are read once."""
 
-    def __init__(self, home: Path, log: FilteringBoundLogger) -> None:
+    def __init__(self, home: Path, log: Log) -> None:
         self.home = home
         self._log = log
         self._cached: dict[str, Cached] = {}
