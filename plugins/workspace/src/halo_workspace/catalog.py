@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from halo_kernel import AgentSpec, BadFile, WorkspaceInfo
 
@@ -21,7 +21,7 @@ Version = tuple[int, ...]
 class Log(Protocol):
     """Where findings go that stop nothing."""
 
-    def warning(self, event: str, /, **facts: object) -> object:
+    def warning(self, event: str, *args: Any, **facts: Any) -> Any:
         """Log one line."""
         ...
 
