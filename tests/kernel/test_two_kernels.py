@@ -34,6 +34,7 @@ async def test_the_holder_answers_what_another_process_accepted(tmp_path: Path) 
                 if turns == 2:
                     break
         await live.aclose()
+        assert (await other.prompt(Incoming(text="and again")).result).text == "one"
         assert await other.output() == "one" and two.requests == []
 
 

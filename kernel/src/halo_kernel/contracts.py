@@ -413,10 +413,12 @@ class Sessions(Protocol):
         principal: Principal,
         agent: str | None = None,
         create: bool = False,
+        origin: str = "",
         directory: str | None = None,
     ) -> Session:
         """Return the session, opening it. With `create`, one that does not exist is made with exactly this id.
 
+        A new one's `origin` is what its id begins with, before the first `_`, unless given.
         `directory` re-points it to a part of the workspace ('' or '.': all of it). Raises `Conflict` while it runs.
         """
         ...

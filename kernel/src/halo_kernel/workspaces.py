@@ -67,12 +67,12 @@ class Workspaces:
         return [WorkspaceInfo(id=name, path=path) for name, path in rows]
 
     def agents(self, workspace: WorkspaceInfo) -> Sequence[AgentSpec]:
-        """See `contracts.Workspaces.agents`; the first source that has an id wins."""
+        """See `contracts.Workspaces.agents`; the first source that has an id wins, and its order among equals."""
         found: dict[str, AgentSpec] = {}
         for source in self.sources:
             for agent in source.list(workspace):
                 found.setdefault(agent.id, agent)
-        return sorted(found.values(), key=lambda agent: (-agent.priority, agent.id))
+        return sorted(found.values(), key=lambda agent: -agent.priority)
 
     def agent(self, workspace: WorkspaceInfo, name: str | None = None) -> AgentSpec:
         """See `contracts.Workspaces.agent`."""

@@ -33,6 +33,7 @@ class Sessions:
         principal: Principal,
         agent: str | None = None,
         create: bool = False,
+        origin: str = "",
         directory: str | None = None,
     ) -> LiveSession:
         """See `contracts.Sessions.open`."""
@@ -44,7 +45,8 @@ class Sessions:
         except NotFound:
             if not create:
                 raise
-            await self._make(seat, session, principal=principal, agent=agent, origin="cli", directory=place or "")
+            source = origin or (session.partition("_")[0] if "_" in session else "")
+            await self._make(seat, session, principal=principal, agent=agent, origin=source, directory=place or "")
         live = await self._live(seat, session, principal)
         if place is not None and place != live.info.directory:
             await live.move(place)

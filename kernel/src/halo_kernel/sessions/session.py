@@ -196,6 +196,7 @@ class LiveSession:
             rows = await self._seat.database.read(lambda tx: waiting(tx, session))
             batch = next_batch(rows)
             if not batch or self._closing is not None:
+                await self._settle_elsewhere()
                 return
             if self._desk is None:
                 if not await self._sit_down():
@@ -304,6 +305,16 @@ class LiveSession:
         for handle in [*self._yielded, *(h for row in rows for h in self._prompts.pop(row, []))]:
             handle.settle(result)
         self._yielded.clear()
+
+    async def _settle_elsewhere(self) -> None:
+        """Settle the handles of messages that another process consumed, as far as it has answered them."""
+        rows = list(self._prompts)
+        results = await self._seat.database.read(lambda tx: [result_of(tx, row) for row in rows])
+        for row, result in zip(rows, results, strict=True):
+            if result is not None:
+                self._settle_rows([row], result)
+        if self._prompts and self._closing is None:
+            self._retry_later()
 
     def _fail_prompts(self, error: BaseException) -> None:
         handles = [*self._yielded, *(handle for found in self._prompts.values() for handle in found)]
