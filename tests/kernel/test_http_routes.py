@@ -100,6 +100,9 @@ class Probe:
             Route(method="GET", path="/api/items/all", handler=self.all_items, summary="", auth="public"),
             Route(method="GET", path="/api/rest/{rest:path}", handler=self.item, summary="", auth="public"),
             Route(method="GET", path="/api/defect", handler=self.defect, summary="", auth="public"),
+            Route(method="GET", path="/api/quits", handler=self.quits, summary="", auth="public"),
+            Route(method="GET", path="/api/cancels", handler=self.cancels, summary="", auth="public"),
+            Route(method="GET", path="/api/health", handler=self.defect, summary="", auth="public"),
             Route(method="GET", path="/api/unsayable", handler=self.unsayable, summary="", auth="public"),
             Route(method="GET", path="/api/text", handler=self.text, summary="", auth="public"),
             Route(method="GET", path="/api/nothing", handler=self.nothing, summary="", auth="public"),
@@ -146,6 +149,12 @@ class Probe:
 
     async def defect(self, exchange: Exchange) -> object:
         raise RuntimeError("secret detail")
+
+    async def quits(self, exchange: Exchange) -> object:
+        raise SystemExit(3)
+
+    async def cancels(self, exchange: Exchange) -> object:
+        raise asyncio.CancelledError
 
     async def unsayable(self, exchange: Exchange) -> object:
         return {"value": object()}
@@ -492,7 +501,7 @@ async def test_retries_are_timed(client: httpx.AsyncClient) -> None:
 
 async def test_a_defect_tells_only_a_reference(client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture) -> None:
     """An unexpected exception is logged under a reference, and only the reference is told."""
-    for path in ("/api/defect", "/api/unsayable"):
+    for path in ("/api/defect", "/api/unsayable", "/api/quits", "/api/cancels"):
         caplog.clear()
         answer = await client.get(path)
         assert answer.status_code == 500
@@ -511,7 +520,7 @@ async def test_answers_of_every_kind(client: httpx.AsyncClient) -> None:
     one = await client.get("/api/items/a%2Fb")
     assert one.headers["cache-control"] == "no-store"
     assert one.headers["x-content-type-options"] == "nosniff"
-    assert one.headers["referrer-policy"] == "no-referrer"
+    assert one.headers["referrer-policy"] == "same-origin"
 
 
 async def test_the_most_exact_path_answers(client: httpx.AsyncClient) -> None:
@@ -519,6 +528,11 @@ async def test_the_most_exact_path_answers(client: httpx.AsyncClient) -> None:
     assert (await client.get("/api/items/all")).json() == "all"
     assert (await client.get("/api/items/one")).json() == {"item": "one"}
     assert (await client.get("/api/rest/a/b")).json() == {"rest": "a/b"}
+
+
+async def test_the_kernels_own_paths_are_its_own(client: httpx.AsyncClient) -> None:
+    """A plugin that claims a path of the kernel's does not get it."""
+    assert (await client.get("/api/health")).json()["status"] == "ok"
 
 
 async def test_unknown_paths_and_methods(client: httpx.AsyncClient) -> None:

@@ -14,13 +14,13 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.datastructures import Headers
 
 from halo_kernel import CursorGone, Exchange, Kernel, Route, ServerEvent, Stream, hook
 from halo_kernel.client.events import read_events
 from halo_kernel.http.bodies import Body
 from halo_kernel.http.streams import Streaming, encode
 from halo_kernel.testing import Front, listening, running_kernel
-from starlette.datastructures import Headers
 
 
 @dataclass

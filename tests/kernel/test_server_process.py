@@ -169,6 +169,20 @@ def test_a_signal_ends_it_cleanly(start: Callable[..., Server], number: signal.S
     assert time.monotonic() - began < 3
 
 
+def test_a_signal_while_it_starts_ends_it_cleanly(start: Callable[..., Server]) -> None:
+    """Who changes their mind before the server is ready does not wait; nothing is announced or complained of."""
+    server = start(wait=False, parent_pid=os.getpid())
+    lock = server.home / "global" / "server.lock"
+    deadline = time.monotonic() + 10
+    while not (lock.exists() and lock.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    time.sleep(0.05)
+    server.process.terminate()
+    assert server.end() == (0, "")
+    assert not (server.home / "secrets" / "server.json").exists()
+    assert start(server.home).ready
+
+
 def test_a_request_ends_it_cleanly(start: Callable[..., Server]) -> None:
     """`POST /api/server/stop` is answered, then the server ends with 0."""
     server = start()

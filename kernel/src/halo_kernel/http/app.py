@@ -84,7 +84,7 @@ def _map(routes: Sequence[Route], gate: Gate) -> Sequence[BaseRoute]:
     """Return one entry a path, the more exact paths first, because the first that fits answers."""
     by_path: dict[str, dict[str, Route]] = defaultdict(dict)
     for route in routes:
-        by_path[route.path].setdefault(route.method.upper(), route)
+        by_path[route.path].setdefault(route.method.upper(), route)  # the kernel's own come first
     return [Mapped(path, Endpoint(by_path[path], gate)) for path in sorted(by_path, key=_vagueness)]
 
 

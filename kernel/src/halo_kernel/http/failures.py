@@ -67,7 +67,7 @@ def failure(error: HaloError, *, as_text: bool = False) -> Reply:
     return Reply(status=status_of(error), body=shape(error), headers=headers)
 
 
-def unexpected(error: Exception, *, reference: str, log: FilteringBoundLogger, where: str) -> HaloError:
+def unexpected(error: BaseException, *, reference: str, log: FilteringBoundLogger, where: str) -> HaloError:
     """Log a defect under a reference, and return the error that tells a client nothing but that reference."""
     log.error("request failed", reference=reference, where=where, exc_info=error)
     return HaloError(

@@ -21,7 +21,7 @@ Pairs = list[tuple[bytes, bytes]]
 DEFAULTS: Mapping[str, str] = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "SAMEORIGIN",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 _TEXT = ("text/", "application/javascript", "application/json", "image/svg+xml")

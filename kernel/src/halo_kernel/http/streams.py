@@ -56,7 +56,7 @@ class Streaming:
         send: Send,
         body: Body,
         stopping: asyncio.Event,
-        fail: Callable[[Exception], object],
+        fail: Callable[[BaseException], object],
         keep_alive: float = KEEP_ALIVE,
     ) -> None:
         self._events = events
@@ -77,7 +77,6 @@ class Streaming:
             await self._close_events()
             await self._end(b"")
             return
-        await self._write(_RETRY)
         pump = asyncio.create_task(self._pump(), name="http.stream")
         gone = asyncio.create_task(self._body.gone(), name="http.gone")
         stop = asyncio.create_task(self._stopping.wait(), name="http.stop")
@@ -110,13 +109,14 @@ class Streaming:
 
     async def _pump(self) -> None:
         try:
+            await self._write(_RETRY)
             async for event in self._events:
                 await self._write(encode(event))
         except asyncio.CancelledError:
-            if _is_cancelled():
+            if is_cancelled():
                 raise
             await self._tell(RuntimeError("the stream's source was cancelled"))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             await self._tell(error)
         finally:
             await self._close_events()
@@ -127,7 +127,7 @@ class Streaming:
             with suppress(Exception):
                 await close()
 
-    async def _tell(self, error: Exception) -> None:
+    async def _tell(self, error: BaseException) -> None:
         await self._write(encode(ServerEvent(event="error", data=self._fail(error))))
 
     async def _write(self, data: bytes) -> None:
@@ -148,7 +148,7 @@ async def _bounded(work: Coroutine[object, object, None]) -> None:
         task.exception()
 
 
-def _is_cancelled() -> bool:
+def is_cancelled() -> bool:
     """Tell whether somebody asked the running task to end; a plugin's own `CancelledError` is its failure."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

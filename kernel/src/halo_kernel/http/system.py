@@ -233,7 +233,8 @@ class System:
 
     def _go(self, target: str, *, signed_in: bool = False) -> Reply:
         location = f"{self._root_path}{target}"
-        return Reply(status=303, headers={"Location": location}, signed_in=OPERATOR if signed_in else None)
+        headers = {"Location": location, "Referrer-Policy": "no-referrer"}  # the address here may hold a token
+        return Reply(status=303, headers=headers, signed_in=OPERATOR if signed_in else None)
 
     @property
     def _root_path(self) -> str:

@@ -20,7 +20,7 @@ from .callers import Callers, address_of
 from .failures import failure, reads_text, shape, unexpected
 from .origins import Origins
 from .replies import as_reply, deliver, pairs, render
-from .streams import HEADERS, Streaming
+from .streams import HEADERS, Streaming, is_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -62,7 +62,7 @@ class Gate:
             trust_proxy=server.trust_proxy,
         )
 
-    def known(self, error: Exception, where: str) -> HaloError:
+    def known(self, error: BaseException, where: str) -> HaloError:
         """Return what a client may know of an exception; a defect is logged and becomes a reference."""
         if isinstance(error, HaloError):
             return error
@@ -103,13 +103,20 @@ class Visit:
         """Answer it."""
         try:
             answer = await self._answer()
-        except Exception as error:
-            as_text = reads_text(self._scope["path"], self._headers)
-            answer = failure(self._gate.known(error, self._where), as_text=as_text)
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            answer = self._failure(RuntimeError("the handler was cancelled, and nobody had asked for it"))
+        except (Exception, SystemExit) as error:  # asyncio would pass `SystemExit` on and end the server
+            answer = self._failure(error)
         if isinstance(answer, Stream):
             await self._stream(answer)
         else:
             await self._reply(answer)
+
+    def _failure(self, error: BaseException) -> Reply:
+        as_text = reads_text(self._scope["path"], self._headers)
+        return failure(self._gate.known(error, self._where), as_text=as_text)
 
     async def _answer(self) -> Reply | Stream:
         if self._gate.stopping.is_set():
@@ -118,8 +125,9 @@ class Visit:
         caller = await self._gate.callers.find(self._request, self._route, self._address)
         if caller.renew:
             self._sign_in(caller.principal)
+        exchange = await self._exchange(caller)
         async with self._gate.attempt(self._route.attempts, self._address):
-            answer = await self._route.handler(await self._exchange(caller))
+            answer = await self._route.handler(exchange)
         return answer if isinstance(answer, Stream) else as_reply(answer)
 
     async def _exchange(self, caller: Caller) -> Exchange:
