@@ -7,7 +7,7 @@ from .patterns import Glob, expand_braces, split_commas
 from .processes import GRACE, OUTPUT_LIMIT, TIMEOUT, Finished, Identity, kill_group, run
 from .root import SUPPORTED, Entry, Kind, Root, refuse_nothing
 from .text import BOM, SNIFFED, Window, looks_binary, replace_literal, window
-from .trail import Refuse
+from .trail import Refuse, below
 
 __all__ = [
     "BOM",
@@ -33,6 +33,7 @@ __all__ = [
     "Unusable",
     "Window",
     "WrongKind",
+    "below",
     "expand_braces",
     "kill_group",
     "looks_binary",

@@ -33,11 +33,14 @@ class Window:
         return max(0, self.total - (self.first - 1) - len(self.lines))
 
 
-def window(file: BinaryIO, *, first: int = 1, limit: int = 2000, chars: int = 1 << 30, width: int = 2000) -> Window:
+def window(
+    file: BinaryIO, *, first: int = 1, limit: int = 2000, chars: int = 1 << 30, margin: int = 1, width: int = 2000
+) -> Window:
     """Read at most `limit` lines from `first` on, as long as they have at most `chars` characters together.
 
-    At least one line is returned if there is one. A line longer than `width` characters is cut and says so. Bytes that
-    are not UTF-8 become U+FFFD. The whole file is read once, a piece at a time.
+    Each line counts `margin` characters beside its own. At least one line is returned if there is one. A line longer
+    than `width` characters is cut and says so. Bytes that are not UTF-8 become U+FFFD. The whole file is read once, a
+    piece at a time.
     """
     lines: list[str] = []
     number, used = 0, 0
@@ -51,7 +54,7 @@ def window(file: BinaryIO, *, first: int = 1, limit: int = 2000, chars: int = 1 
         if number < first or len(lines) >= limit or used > chars:
             continue
         line = _show(raw, size, width)
-        used += len(line) + 1
+        used += len(line) + margin
         if not lines or used <= chars:
             lines.append(line)
     return Window(first, tuple(lines), number)

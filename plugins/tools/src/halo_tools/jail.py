@@ -1,0 +1,149 @@
+"""bubblewrap: whether it works here, and the command line that confines a program (https://github.com/containers/bubblewrap)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from halo_kernel import HaloError
+from halo_lib_files import below
+
+from .hidden import hidden_paths, workspace_masks
+from .work import Work
+
+PROBE_SECONDS = 5.0
+EMPTY = ".sandbox-empty"
+NOBODY = "65534"
+_NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL")
+
+
+def confinement() -> list[str]:
+    """Return the options that take rights away; root becomes nobody inside, and writes as root outside."""
+    if os.geteuid() != 0:
+        return [*_NAMESPACES]
+    return ["--unshare-user", "--uid", NOBODY, "--gid", NOBODY, *_NAMESPACES]
+
+
+class Bubblewrap:
+    """Whether bubblewrap works on this machine, found out by running it. Threads may share one."""
+
+    def __init__(self, program: str = "bwrap") -> None:
+        self.program = program
+        self._reason: str | None = None
+        self._probing = threading.Lock()
+
+    async def reason(self) -> str:
+        """Return why there is no sandbox here, or ''."""
+        return await asyncio.to_thread(self.probe)
+
+    def probe(self) -> str:
+        """Return the same, blocking; the answer is kept unless the probe itself could not run just now."""
+        with self._probing:
+            if self._reason is None:
+                reason, lasting = self._try()
+                self._reason = reason if lasting else None
+                return reason
+            return self._reason
+
+    def _try(self) -> tuple[str, bool]:
+        if not sys.platform.startswith("linux"):
+            return "there is no sandbox for this system yet", True
+        if shutil.which(self.program) is None:
+            return "bubblewrap (the program bwrap) is not installed", True
+        mounts = ["--ro-bind", "/", "/", "--tmpfs", "/tmp", "--proc", "/proc", "--dev", "/dev"]
+        argv = [self.program, *mounts, *confinement(), "--die-with-parent", "--", "true"]
+        try:
+            done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=PROBE_SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"bubblewrap could not be tried: {error}", False
+        if done.returncode == 0:
+            return "", True
+        return f"bubblewrap does not work here: {done.stderr.strip() or done.returncode}", True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jail:
+    """What a confined program sees. All paths are absolute, exist, and have their links resolved.
+
+    `writable` are folders, the workspace among them; `hidden` and `masks` (in the workspace) are replaced by nothing.
+    """
+
+    program: str
+    workspace: str
+    writable: tuple[str, ...]
+    readable: tuple[str, ...]
+    hidden: tuple[str, ...]
+    masks: tuple[str, ...]
+    empty: str
+    network: bool = True
+
+    def argv(self, command: Sequence[str], *, cwd: str, setenv: Mapping[str, str]) -> list[str]:
+        """Return the command line. Where two mounts name one path the later wins, so the order matters."""
+        bound = (self.workspace, *self.writable)
+        return [
+            *(self.program, "--ro-bind", "/", "/", "--tmpfs", "/tmp"),
+            *_binds("--ro-bind", (path for path in self.readable if below("/tmp", path))),
+            *self._nothing(self.hidden),
+            *_binds("--ro-bind", () if self.writable else (self.workspace,)),
+            *_binds("--bind", self.writable),
+            # A mount point cannot be renamed: the folder that holds our database stays where it is.
+            *_binds("--bind", self._own_folder()),
+            *self._nothing(path for path in self.hidden if any(below(folder, path) for folder in bound)),
+            *self._nothing(self.masks),
+            *("--proc", "/proc", "--dev", "/dev"),
+            *confinement(),
+            *(() if self.network else ("--unshare-net",)),
+            *("--clearenv", *(word for name, value in setenv.items() for word in ("--setenv", name, value))),
+            *("--chdir", cwd, "--die-with-parent", "--", *command),
+        ]
+
+    def _own_folder(self) -> Iterator[str]:
+        folder = os.path.join(self.workspace, ".halo")
+        if self.writable and os.path.isdir(folder) and not os.path.islink(folder):
+            yield folder
+
+    def _nothing(self, paths: Iterable[str]) -> Iterator[str]:
+        for path in paths:
+            yield from ("--tmpfs", path) if os.path.isdir(path) else ("--ro-bind", self.empty, path)
+
+
+def _binds(option: str, paths: Iterable[str]) -> Iterator[str]:
+    for path in paths:
+        yield from (option, path, path)
+
+
+async def jail_for(work: Work[Any], sandbox: Bubblewrap, *, write: bool = False, readable: Sequence[str] = ()) -> Jail:
+    """Return the jail of a call. Raises `HaloError` when the workspace is gone."""
+    others = await work.place.others()
+    return await asyncio.to_thread(_jail, work, sandbox, write, readable, others)
+
+
+def _jail(work: Work[Any], sandbox: Bubblewrap, write: bool, readable: Sequence[str], others: Sequence[str]) -> Jail:
+    place = work.place
+    if not os.path.isdir(place.folder):
+        raise HaloError(f"the workspace {place.folder} is not there any more.")
+    extra = [os.path.realpath(os.path.expanduser(folder)) for folder in place.settings.writable_dirs]
+    return Jail(
+        program=sandbox.program,
+        workspace=place.folder,
+        writable=(place.folder, *filter(os.path.isdir, extra)) if write else (),
+        readable=tuple(os.path.realpath(path) for path in readable),
+        hidden=tuple(hidden_paths(place.home, place.settings)),
+        masks=tuple(workspace_masks(place.folder, others)),
+        empty=_empty_file(place.home),
+        network=place.settings.sandbox_network,
+    )
+
+
+def _empty_file(home: str) -> str:
+    """Return the file that stands for hidden ones; /dev/null would make git fail."""
+    path = os.path.join(home, EMPTY)
+    with open(path, "ab"):
+        return path
