@@ -10,6 +10,8 @@ from pathlib import Path
 
 from halo_kernel import Client, HaloError, find_server
 
+from .signals import Signalled
+
 
 class ServerFailed(HaloError):
     """The server ended before it was ready; its own words are in the message, or went to stderr."""
@@ -19,34 +21,34 @@ def start(options: Sequence[str], *, home: Path, detach: bool) -> tuple[subproce
     """Start a server and return its process and a client of it.
 
     It ends with this process, unless `detach`: then it outlives it, and its stderr goes to `<home>/logs/server.log`.
-    Raises `ServerFailed`.
+    Ctrl-C on the terminal does not reach it by itself: `wait` passes it on. Raises `ServerFailed`.
     """
     log = _detached_log(home) if detach else None
     ready, told = os.pipe()
     process = _spawn([*options, "--ready-fd", str(told)], told, home=home, log=log)
     os.close(told)
-    with os.fdopen(ready, "rb") as pipe:
-        url = pipe.readline()
-    client = find_server(home) if url else None
-    if client is None:
-        code = process.wait()
-        raise ServerFailed(_words(log) if log else f"the server did not start (exit code {code})")
+    try:
+        with os.fdopen(ready, "rb") as pipe:
+            url = pipe.readline()
+        client = find_server(home) if url else None
+        if client is None:
+            code = process.wait()
+            raise ServerFailed(_words(log) if log else f"the server did not start (exit code {code})")
+    except BaseException:
+        end(process)
+        raise
     return process, client
 
 
 def _spawn(options: Sequence[str], told: int, *, home: Path, log: Path | None) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "halo_kernel", "serve", "--home", str(home), *options]
+    quiet, told_us = subprocess.DEVNULL, (told,)
     if log is None:
-        with_us = ["--parent-pid", str(os.getpid())]
-        return subprocess.Popen([*command, *with_us], stdout=subprocess.DEVNULL, pass_fds=(told,))
+        command += ["--parent-pid", str(os.getpid())]
+        return subprocess.Popen(command, stdin=quiet, stdout=quiet, pass_fds=told_us, process_group=0)
     with log.open("wb") as errors:
         return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            pass_fds=(told,),
-            start_new_session=True,
+            command, stdin=quiet, stdout=quiet, stderr=errors, pass_fds=told_us, start_new_session=True
         )
 
 
@@ -66,9 +68,15 @@ def _words(log: Path) -> str:
 
 
 def wait(process: subprocess.Popen[bytes]) -> int:
-    """Return the server's exit code; Ctrl-C reaches it by itself, and we wait for its clean end."""
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            continue
+    """Return the server's exit code when it has ended; a signal that asks us to end is passed on to it first."""
+    try:
+        code = process.wait()
+    except Signalled:
+        code = end(process)
+    return code if code >= 0 else 128 - code
+
+
+def end(process: subprocess.Popen[bytes]) -> int:
+    """Ask a server that we started to end, and return its exit code."""
+    process.terminate()
+    return process.wait()

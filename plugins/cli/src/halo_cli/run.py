@@ -4,40 +4,39 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
-from types import FrameType
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from halo_kernel import BadInput, Client, HaloError, connect
 
 from .follow import Reply, follow
+from .signals import Signalled, signals
 from .terminal import note
 from .workspaces import choose_folder, open_workspace, session_path
-
-
-class _Signalled(Exception):
-    """A signal asks us to end; `code` is the exit code."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
 
 
 def command(argv: Sequence[str]) -> int:
     """Send a prompt and print the answer. Exit codes: 0, 1 for an error, 130 for Ctrl-C, 143 for SIGTERM."""
     options = _options(argv)
     text = _prompt(options.prompt)
-    with _signals(), connect(local=options.local) as client:
+    try:
+        with signals():
+            return _run(options, text)
+    except Signalled as signalled:
+        return signalled.code
+
+
+def _run(options: argparse.Namespace, text: str) -> int:
+    with connect(local=options.local) as client:
         path, name = "", ""
         try:
             path, name = _session(client, options)
             reply = _ask(client, path, text, verbose=options.verbose)
-        except _Signalled as signalled:
+        except Signalled:
             _interrupt(client, path)
-            return signalled.code
+            raise
     _print(reply, name, options.format)
     return 0 if reply.outcome == "succeeded" else 1
 
@@ -104,23 +103,6 @@ def _print(reply: Reply, session: str, format: str) -> None:
         print(reply.text)
     if reply.outcome != "succeeded":
         note("halo: " + (reply.error or f"the turn was {reply.outcome or 'not finished'}"))
-
-
-@contextmanager
-def _signals() -> Generator[None]:
-    """Turn the first SIGINT or SIGTERM into an exception; a second one ends the process at once."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        raise _Signalled(128 + number)
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:

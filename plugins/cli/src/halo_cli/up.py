@@ -12,7 +12,8 @@ from urllib.parse import quote
 
 from halo_kernel import Client, default_home, find_server
 
-from .launch import ServerFailed, start, wait
+from .launch import ServerFailed, end, start, wait
+from .signals import Signalled, signals
 from .terminal import model_line
 from .workspaces import choose_folder, open_workspace
 
@@ -26,20 +27,25 @@ def command(argv: Sequence[str]) -> int:
         print(f"A server of {home} runs already at {client.url}.")
         return _show(client, folder, options, stop="`halo stop` stops it.")
     try:
+        with signals():
+            return _start(folder, home, options)
+    except Signalled as signalled:
+        return signalled.code
+
+
+def _start(folder: Path, home: Path, options: argparse.Namespace) -> int:
+    """Start a server, show it, and stay with it unless it is to run in the background; one that is of no use ends."""
+    try:
         process, client = start(_server_options(options), home=home, detach=options.detach)
     except ServerFailed as error:
         return _other_starter(error, home, folder, options)
-    if options.detach:
-        return _show(client, folder, options, stop="It goes on in the background; `halo stop` stops it.")
-    code = 1
     try:
-        code = _show(client, folder, options, stop="Press Ctrl-C to stop.")
-    except KeyboardInterrupt:
-        pass
-    finally:
-        if code:
-            process.terminate()
-    return wait(process) or code
+        stop = "It goes on in the background; `halo stop` stops it." if options.detach else "Press Ctrl-C to stop."
+        _show(client, folder, options, stop=stop)
+    except BaseException:
+        end(process)
+        raise
+    return 0 if options.detach else wait(process)
 
 
 def _other_starter(error: ServerFailed, home: Path, folder: Path, options: argparse.Namespace) -> int:
