@@ -199,6 +199,8 @@ FLOW = [
     ("s:\n  a:\n    b: 1\n", ("s", "a", "c"), 2, "s:\n  a:\n    c: 2\n    b: 1\n"),
     ("s:\n  a:\n", ("s", "a"), 2, "s:\n  a: 2\n"),
     ("# only this", ("s", "a", "b"), "x", "# only this\ns:\n  a:\n    b: x\n"),
+    ("s:\n  a: # who\n  - x # one\n  # mid\n  - y\n  # end\n", ("s", "a"), ["z"], "s:\n  a: [z] # who\n  # end\n"),
+    ("s:\n  a: 1\n  # c\n\nt: 1\r\n", ("s", "a"), None, "s:\n  # c\n\nt: 1\r\n"),
     ("---\ns:\n  a: 1\n", ("s", "a"), None, "---\ns:\n"),
 ]
 
@@ -209,9 +211,7 @@ def test_short_forms_are_changed_in_place(before: str, keys: tuple[str, ...], va
     assert SettingsFile(PATH, before).changed({keys: value}).text == after
 
 
-@pytest.mark.parametrize(
-    "text", ["s: &x\n  a: 1\nt: *x\n", "b: &b {a: 1}\ns:\n  <<: *b\n", "s:\n  a: 1\n...\n---\nt: 1\n"]
-)
+@pytest.mark.parametrize("text", ["s: &x\n  a: 1\nt: *x\n", "b: &b {a: 1}\ns:\n  <<: *b\n", "s:\n  a: 1\r# c\rt: 1\n"])
 def test_what_a_program_cannot_change_is_refused(text: str) -> None:
     """Where a change would change something else too, the file stays and the person is told."""
     with pytest.raises(BadFile):

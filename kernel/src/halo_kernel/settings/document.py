@@ -24,6 +24,9 @@ _RESERVED = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y", "
 # characters that YAML forbids, or folds as line breaks, even between quotes
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
+# line ends of YAML that are none to `_line_end`
+_ODD_BREAK = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
+
 
 @dataclass(frozen=True)
 class _Node:
@@ -107,13 +110,15 @@ class SettingsFile:
         return file
 
     def _verified(self, text: str, keys: Keys, value: object) -> SettingsFile:
-        by_hand = f"{self.path}: {'.'.join(keys)} is written in a way that only a person can change"
+        dotted = ".".join(keys)
+        message = f"{self.path}: {dotted} is written in a way that only a person can change"
+        by_hand = BadFile(message, path=str(self.path), line=self.line(keys), field=dotted, advice="edit the file")
         try:
             file = SettingsFile(self.path, text)
         except BadFile as error:
-            raise BadFile(by_hand, path=str(self.path), line=self.line(keys), field=".".join(keys)) from error
-        if _empty_out(file.data) != _empty_out(_with(self.data, keys, value)):
-            raise BadFile(by_hand, path=str(self.path), line=self.line(keys), field=".".join(keys))
+            raise by_hand from error
+        if _empty_out(file.data) != _empty_out(_with(self.data, keys, value)) or _ODD_BREAK.search(self.text):
+            raise by_hand
         return file
 
     def _found(self, keys: Keys) -> list[tuple[_Node, tuple[_Node, _Node]]]:
@@ -135,6 +140,9 @@ class SettingsFile:
         if node and node.alias:
             return self.text
         if not rest and node:
+            key = steps[-1][1][0]
+            if not node.flow and node.line > key.line:
+                return self._lifted(key, node, _flow(value))
             return self._spliced(node.start, node.content_end, _flow(value), node)
         if node and node.flow and node.is_map:
             more = ", " if node.pairs else ""
@@ -150,6 +158,16 @@ class SettingsFile:
             return self._spliced(at, at, self._newline + self._block(rest, value, column), node)
         return self._spliced(node.start, node.end, self._newline + self._block(rest, value, key.column + 2), node)
 
+    def _lifted(self, key: _Node, node: _Node, text: str) -> str:
+        """Put `text` behind the key in place of a list or mapping whose lines stand below it."""
+        at = self.text.index(":", key.end) + 1
+        start = self.text.rfind("\n", 0, node.start) + 1
+        return f"{self.text[:at]} {text}{self.text[at:start]}{self.text[self._lines_end(node) :]}"
+
+    def _lines_end(self, node: _Node) -> int:
+        """Return the index behind the last line of a value, a remark on that line included."""
+        return self.text.find("\n", node.content_end) + 1 or len(self.text)
+
     def _removed(self, keys: Keys) -> str:
         steps = self._found(keys)
         if len(steps) < len(keys):
@@ -161,17 +179,11 @@ class SettingsFile:
                 return self._spliced(key.start, parent.pairs[at + 1][0].start, "", value)
             start = parent.pairs[at - 1][1].content_end if at else key.start
             return self._spliced(start, value.content_end, "", value)
-        start = self.text.rfind("\n", 0, key.start) + 1
-        end = value.content_end
-        if self.text[end - 1 : end] != "\n":
-            end = min(self._line_end(end) + len(self._newline), len(self.text))
-        return self._spliced(start, end, "", value)
+        return self._spliced(self.text.rfind("\n", 0, key.start) + 1, self._lines_end(value), "", value)
 
     def _spliced(self, start: int, end: int, text: str, node: _Node) -> str:
         if node.alias:
             return self.text
-        if end > start and self.text[end - 1] == "\n" and text:
-            text += self._newline
         before = self.text[:start]
         space = " " if text and end == start and before.endswith(":") and not text.startswith(self._newline) else ""
         return before + space + text + self.text[end:]
@@ -185,8 +197,8 @@ class SettingsFile:
         return "\r\n" if "\r\n" in self.text else "\n"
 
     def _line_end(self, at: int) -> int:
-        found = self.text.find(self._newline, at)
-        return len(self.text) if found < 0 else found
+        found = self.text.find("\n", at)
+        return len(self.text) if found < 0 else found - (self.text[found - 1] == "\r")
 
 
 def _parsed(path: Path, text: str) -> tuple[dict[str, object], _Node | None]:
@@ -256,6 +268,8 @@ def _node(composed: Any, text: str, seen: set[int], *, empty: int = 0) -> _Node:
     is_map, is_list = isinstance(composed, MappingNode), isinstance(composed, SequenceNode)
     if start == end:  # the parser puts it before the next token, behind any comments
         start = end = empty
+    elif not is_map and not is_list:  # a block of text takes the blank lines behind it along
+        end = start + len(text[start:end].rstrip())
     alias = id(composed) in seen
     seen.add(id(composed))
     return _Node(
@@ -292,7 +306,7 @@ def _plain(value: object, key: str) -> object:
         case list() | tuple():
             return [_plain(each, key) for each in cast("Sequence[object]", value)]
         case _:
-            raise BadInput(f"{key} cannot hold a {type(value).__name__}", field=key)
+            raise BadInput(f"{key} cannot hold a value of the type {type(value).__name__}", field=key)
 
 
 def _encodable(text: str, key: str) -> str:

@@ -1,0 +1,431 @@
+"""Typed settings: environment over file over default, and errors that name what to correct."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Meta, Struct
+
+from halo_kernel import (
+    AgentSettings,
+    BadFile,
+    BadInput,
+    Conflict,
+    LogSettings,
+    NotFound,
+    PluginSettings,
+    Secret,
+    Section,
+    ServerSettings,
+)
+from halo_kernel.settings import KERNEL_SECTIONS, LoadedSettings, load_settings
+
+
+class Vendor(Struct, frozen=True, kw_only=True):
+    """One endpoint of a provider."""
+
+    base_url: str
+    api_key: Secret | None = None
+    models: tuple[str, ...] = ()
+
+
+class Retry(Struct, frozen=True, kw_only=True):
+    """A nested struct with its own bounds."""
+
+    attempts: Annotated[int, Meta(ge=0, le=9)] = 3
+
+
+class Acme(Struct, frozen=True, kw_only=True):
+    """A plugin's section with every kind of field."""
+
+    api_key: Annotated[Secret | None, Meta(description="The key.", extra={"env": "ACME_API_KEY"})] = None
+    url: Annotated[str, Meta(description="Where.", extra={"restart": True})] = "https://acme"
+    ratio: Annotated[float, Meta(gt=0, lt=1)] = 0.5
+    labels: dict[str, int] = {}
+    vendors: dict[str, Vendor] = {}
+    retry: Retry = Retry(attempts=5)
+    nickname: str | None = None
+
+
+SECTIONS = [*(("kernel", each) for each in KERNEL_SECTIONS), ("acme", Section("acme", Acme))]
+
+
+class Home:
+    """A home whose settings file a test writes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file = path / "secrets" / "settings.yaml"
+        self.file.parent.mkdir(parents=True)
+
+    def load(self, text: str = "", **env: str) -> LoadedSettings:
+        if text:
+            self.file.write_text(text)
+        return load_settings(self.path, SECTIONS, env)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")
+
+
+# precedence
+
+
+def test_without_a_file_everything_is_default(tmp_path: Path) -> None:
+    """A home that does not exist yet has all defaults, and reading it makes nothing."""
+    loaded = load_settings(tmp_path / "none", SECTIONS, {})
+    assert loaded.of(ServerSettings) == ServerSettings()
+    assert loaded.of(Acme) == Acme()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_environment_beats_file_beats_default(home: Home) -> None:
+    """The variable of the key wins over its further name, both over the file, the file over the default."""
+    text = "server:\n  port: 1\n"
+    assert home.load(text).of(ServerSettings).port == 1
+    assert home.load(text, HALO_PORT="2").of(ServerSettings).port == 2
+    assert home.load(text, HALO_PORT="2", HALO_SERVER_PORT="3").of(ServerSettings).port == 3
+    assert home.load(text, HALO_PORT="").of(ServerSettings).port == 1
+
+
+def test_a_value_says_where_it_comes_from(home: Home) -> None:
+    """Every field is listed with its rule, its source and its variables."""
+    loaded = home.load("acme:\n  url: x\n  api_key: k\n", ACME_API_KEY="secret", HALO_ACME_RETRY_ATTEMPTS="1")
+    fields = {each.key: each for each in loaded.fields()}
+    assert fields["acme.url"].source == "file"
+    assert fields["acme.url"].restart
+    assert fields["acme.api_key"].source == "environment ACME_API_KEY"
+    assert fields["acme.api_key"].secret
+    assert "secret" not in repr(fields["acme.api_key"].value).replace("<secret acme.api_key>", "")
+    assert fields["acme.retry.attempts"].value == 1
+    assert fields["acme.retry.attempts"].default == 5
+    assert fields["acme.ratio"].source == "default"
+    assert fields["acme.ratio"].allowed == "a number above 0 below 1"
+    assert fields["server.port"].variables == ("HALO_SERVER_PORT", "HALO_PORT")
+    assert fields["logging.level"].allowed == "one of debug, info, warn, error"
+
+
+ENVIRONMENT = [
+    ("HALO_SERVER_TRUST_PROXY", "TRUE", ServerSettings(trust_proxy=True)),
+    ("HALO_SERVER_TRUST_PROXY", "1", ServerSettings(trust_proxy=True)),
+    ("HALO_CORS_ORIGINS", "https://a, https://b", ServerSettings(cors_origins=("https://a", "https://b"))),
+    ("HALO_CORS_ORIGINS", '["https://a,b"]', ServerSettings(cors_origins=("https://a,b",))),
+    ("HALO_PASSWORD", "12345", ServerSettings(password=Secret("12345"))),
+    ("HALO_ACME_RATIO", "0.25", Acme(ratio=0.25)),
+    ("HALO_ACME_LABELS", '{"a": 1}', Acme(labels={"a": 1})),
+    ("HALO_ACME_NICKNAME", "null", Acme(nickname="null")),
+    ("HALO_ACME_RETRY_ATTEMPTS", "9", Acme(retry=Retry(attempts=9))),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), ENVIRONMENT)
+def test_a_variable_is_read_as_its_field_s_type(home: Home, name: str, text: str, expected: Struct) -> None:
+    """Text of the environment becomes numbers, truth, lists (commas or JSON), mappings (JSON) and secrets."""
+    assert home.load(**{name: text}).of(type(expected)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "rule"),
+    [
+        ("HALO_PORT", "eighty", "HALO_PORT must be a whole number from 0 to 65535"),
+        ("HALO_PORT", "70000", "HALO_PORT must be a whole number from 0 to 65535"),
+        ("HALO_LOG_LEVEL", "loud", "HALO_LOG_LEVEL must be one of debug, info, warn, error"),
+        ("HALO_SERVER_TRUST_PROXY", "maybe", "HALO_SERVER_TRUST_PROXY must be true or false"),
+        ("HALO_ACME_LABELS", "{", "HALO_ACME_LABELS must be a mapping to a whole number"),
+        ("HALO_ACME_RETRY_ATTEMPTS", "10", "HALO_ACME_RETRY_ATTEMPTS must be a whole number from 0 to 9"),
+    ],
+)
+def test_a_bad_variable_is_named_with_its_rule(home: Home, name: str, text: str, rule: str) -> None:
+    """A variable that breaks a rule is named with what is allowed."""
+    with pytest.raises(BadInput) as raised:
+        home.load(**{name: text})
+    assert (str(raised.value), raised.value.field) == (rule, name)
+
+
+# secrets in files
+
+
+def test_a_secret_is_read_from_the_file_that_a_variable_names(home: Home, tmp_path: Path) -> None:
+    """`<NAME>_FILE` works for the key's variable and for its further name; the line end is not part of the secret."""
+    (tmp_path / "key").write_text("s3cret value \r\n")
+    for name in ("ACME_API_KEY_FILE", "HALO_ACME_API_KEY_FILE"):
+        key = home.load(**{name: str(tmp_path / "key")}).of(Acme).api_key
+        assert key is not None
+        assert key.reveal() == "s3cret value "
+
+
+def test_a_missing_secret_file_names_its_variable(home: Home, tmp_path: Path) -> None:
+    """The error says which variable names a file that cannot be read."""
+    with pytest.raises(BadInput) as raised:
+        home.load(HALO_PASSWORD_FILE=str(tmp_path / "none"))
+    assert raised.value.field == "HALO_PASSWORD_FILE"
+    assert "No such file" in str(raised.value)
+
+
+def test_a_variable_and_its_file_cannot_both_be_set(home: Home, tmp_path: Path) -> None:
+    """Two sources of one secret are an error, never a guess."""
+    (tmp_path / "key").write_text("b")
+    with pytest.raises(BadInput, match="HALO_PASSWORD and HALO_PASSWORD_FILE are both set"):
+        home.load(HALO_PASSWORD="a", HALO_PASSWORD_FILE=str(tmp_path / "key"))
+
+
+# placeholders
+
+
+def test_placeholders_are_filled_in_when_read(home: Home, tmp_path: Path) -> None:
+    """`<<NAME>>` is replaced in text, in lists, in numbers, and from files too."""
+    (tmp_path / "key").write_text("filed\n")
+    text = """
+    acme:
+      api_key: <<KEY>>
+      url: https://<<HOST>>/<<PATH>>
+      ratio: <<RATIO>>
+      vendors: {v: {base_url: u, models: [m, <<HOST>>]}}
+    """
+    acme = home.load(text, KEY_FILE=str(tmp_path / "key"), HOST="h", PATH="p", RATIO="0.1").of(Acme)
+    assert acme.api_key == Secret("filed")
+    assert (acme.url, acme.ratio, acme.vendors["v"].models) == ("https://h/p", 0.1, ("m", "h"))
+
+
+def test_an_unset_placeholder_stays_and_is_remarked_on(home: Home) -> None:
+    """A variable that is not set leaves the literal, so that a provider refuses it in plain sight."""
+    loaded = home.load("acme:\n  api_key: <<NOT_SET>>\n")
+    assert loaded.of(Acme).api_key == Secret("<<NOT_SET>>")
+    (problem,) = loaded.problems
+    assert (problem.key, problem.line) == ("acme.api_key", 2)
+    assert "NOT_SET is not set" in problem.text
+
+
+# errors in the file
+
+
+BAD = [
+    ("server:\n  port: eighty\n", 2, "server.port", 'must be a whole number from 0 to 65535, not "eighty"'),
+    ("server:\n  port: 70000\n", 2, "server.port", "must be a whole number from 0 to 65535, not 70000"),
+    ("server:\n  port: true\n", 2, "server.port", "must be a whole number from 0 to 65535, not true"),
+    ("server:\n  trust_proxy: yes\n", 2, "server.trust_proxy", 'must be true or false, not "yes"'),
+    ("logging:\n  level: loud\n", 2, "logging.level", 'must be one of debug, info, warn, error, not "loud"'),
+    ("server:\n  cors_origins:\n    - a\n    - 3\n", 4, "server.cors_origins.1", "must be text, not 3"),
+    ("server:\n  cors_origins: a\n", 2, "server.cors_origins", 'must be a list of text, not "a"'),
+    ("server: 3\n", 1, "server", "must hold fields"),
+    ("acme:\n  vendors:\n    a:\n      api_key: x\n", 3, "acme.vendors.a.base_url", "is missing: it must be text"),
+    ("acme:\n  vendors:\n    a:\n      base_url: [x]\n", 4, "acme.vendors.a.base_url", "must be text, not a list"),
+    ("acme:\n  labels:\n    a: b\n", 3, "acme.labels.a", 'must be a whole number, not "b"'),
+    ("acme:\n  retry:\n    attempts: 10\n", 3, "acme.retry.attempts", "must be a whole number from 0 to 9, not 10"),
+    ("acme:\n  ratio: <<UNSET>>\n", 2, "acme.ratio", "must be a number above 0 below 1"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "key", "rule"), BAD)
+def test_a_bad_value_names_line_key_and_rule(home: Home, text: str, line: int, key: str, rule: str) -> None:
+    """A value of the wrong type is refused with the file, its line, its dotted key and what is allowed."""
+    with pytest.raises(BadFile) as raised:
+        home.load(text)
+    error = raised.value
+    assert (error.path, error.line, error.field) == (str(home.file), line, key)
+    assert str(error).startswith(f"{home.file}:{line}: {key} {rule}")
+
+
+def test_a_bad_secret_is_not_shown(home: Home) -> None:
+    """A number where a secret belongs is refused without showing it."""
+    with pytest.raises(BadFile, match=r"server.password must be text \(a secret\), not a number: put it") as raised:
+        home.load("server:\n  password: 12345678\n")
+    assert "12345678" not in str(raised.value)
+
+
+def test_null_is_the_default(home: Home) -> None:
+    """A key without a value, and a section without keys, mean the default."""
+    assert home.load("server:\n  port:\nlogging:\n").of(ServerSettings).port == 9527
+
+
+# unknown keys, sections that cannot be used
+
+
+def test_unknown_keys_are_listed_and_kept(home: Home) -> None:
+    """A section or field that nobody has is listed with its line and survives a write."""
+    loaded = home.load("sever:\n  port: 1\nserver:\n  prot: 2\n  port: 3\n")
+    assert {(each.key, each.line) for each in loaded.unknown} == {("sever", 1), ("server.prot", 4)}
+    assert any("did you mean server?" in each.text for each in loaded.unknown)
+    loaded.write({"server.port": 4})
+    assert home.file.read_text() == "sever:\n  port: 1\nserver:\n  prot: 2\n  port: 4\n"
+
+
+def test_a_section_that_two_plugins_claim_is_nobodys(tmp_path: Path) -> None:
+    """Both are named, neither is read, and the others work."""
+    loaded = load_settings(tmp_path, [*SECTIONS, ("rival", Section("acme", Retry))], {})
+    for kind in (Acme, Retry):
+        with pytest.raises(NotFound, match="the settings section acme is claimed by acme and rival"):
+            loaded.of(kind)
+    assert loaded.of(LogSettings).level == "warn"
+    assert len(loaded.problems) == 2
+
+
+def test_a_section_needs_defaults(tmp_path: Path) -> None:
+    """A plugin whose struct has a required field is told so; the server's settings load."""
+    loaded = load_settings(tmp_path, [("acme", Section("acme", Vendor))], {})
+    with pytest.raises(NotFound, match="every field of the settings section acme needs a default"):
+        loaded.of(Vendor)
+
+
+def test_a_section_that_nobody_provides_is_said_so(tmp_path: Path) -> None:
+    """Asking for the settings of a plugin that is not loaded is an error that says it."""
+    with pytest.raises(NotFound, match="no plugin provides settings of the type Acme"):
+        load_settings(tmp_path, [], {}).of(Acme)
+
+
+# writing
+
+
+def test_a_write_is_private_and_counts_at_once(home: Home) -> None:
+    """A written value counts from then on, the file is 0600 in a 0700 folder, and comments stay."""
+    loaded = home.load("# mine\nserver:\n  port: 1 # why\n")
+    home.file.chmod(0o644)
+    revision = loaded.write({"server.port": 2, "acme.api_key": Secret("k" * 9), "plugins.disabled": ("a", "b")})
+    assert loaded.of(ServerSettings).port == 2
+    assert loaded.of(PluginSettings).disabled == ("a", "b")
+    assert revision == loaded.revision == home.load().revision
+    assert home.load().of(Acme).api_key == Secret("k" * 9)
+    assert home.file.read_text().startswith("# mine\nserver:\n  port: 2 # why\n")
+    assert stat.S_IMODE(home.file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(home.file.parent.stat().st_mode) == 0o700
+    assert {each.name for each in home.file.parent.iterdir()} == {"settings.yaml", ".settings.yaml.lock"}
+
+
+def test_none_goes_back_to_the_default(home: Home) -> None:
+    """Taking a value out leaves the default."""
+    loaded = home.load("server:\n  port: 1\n")
+    loaded.write({"server.port": None})
+    assert loaded.of(ServerSettings).port == 9527
+
+
+def test_a_nested_value_is_written_by_its_dotted_key(home: Home) -> None:
+    """Fields inside fields have dotted keys, entries of mappings too."""
+    loaded = home.load()
+    loaded.write({"acme.retry.attempts": 1, "acme.vendors.x": {"base_url": "u", "models": ["m"]}})
+    loaded.write({"acme.vendors.x.base_url": "v"})
+    assert loaded.of(Acme).vendors == {"x": Vendor(base_url="v", models=("m",))}
+    assert loaded.of(Acme).retry.attempts == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "rule"),
+    [
+        ("server.port", 70000, "server.port must be a whole number from 0 to 65535, not 70000"),
+        ("server.prot", 1, "there is no setting server.prot, did you mean port?"),
+        ("sever.port", 1, "there is no setting sever.port, did you mean server?"),
+        ("server", {"port": 1}, "server is a section, not a setting"),
+        ("acme.vendors.x", {"api_key": "k"}, "acme.vendors.x.base_url is missing"),
+        ("server.port", object(), "server.port cannot hold a value of the type object"),
+    ],
+)
+def test_a_refused_write_changes_nothing(home: Home, key: str, value: object, rule: str) -> None:
+    """A value that breaks a rule is refused by key; neither the file nor what counts changes."""
+    loaded = home.load("server:\n  port: 1\n")
+    with pytest.raises(BadInput) as raised:
+        loaded.write({"agent.max_steps": 7, key: value})
+    assert str(raised.value).startswith(rule)
+    assert raised.value.field.startswith(key)
+    assert home.file.read_text() == "server:\n  port: 1\n"
+    assert loaded.of(AgentSettings).max_steps == 100
+
+
+def test_a_stale_revision_is_a_conflict(home: Home) -> None:
+    """Who writes against a state that is no longer the file's is told, and overwrites nothing."""
+    loaded = home.load("server:\n  port: 1\n")
+    seen = loaded.revision
+    home.file.write_text("server:\n  port: 2\n")
+    with pytest.raises(Conflict):
+        loaded.write({"server.port": 3}, revision=seen)
+    loaded.write({"server.home": "web"})
+    assert home.file.read_text() == "server:\n  home: web\n  port: 2\n"
+
+
+def test_writers_at_once_lose_nothing(home: Home) -> None:
+    """Two holders of the same home, as two processes are, keep each other's changes."""
+    holders = [home.load("server:\n  port: 1\n") for _ in range(4)]
+
+    def write(number: int) -> None:
+        for step in range(5):
+            holders[number].write({f"acme.labels.k{number}_{step}": step})
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(home.load().of(Acme).labels) == 20
+
+
+def test_a_failed_write_leaves_the_file_whole(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the disk refuses, the old file and the old values count, and no draft lies around."""
+    loaded = home.load("server:\n  port: 1\n")
+
+    def refuse(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match="No space"):
+        loaded.write({"server.port": 2})
+    assert home.file.read_text() == "server:\n  port: 1\n"
+    assert loaded.of(ServerSettings).port == 1
+    assert {each.name for each in home.file.parent.iterdir()} == {"settings.yaml", ".settings.yaml.lock"}
+
+
+def test_a_broken_file_keeps_what_counted(home: Home) -> None:
+    """A reload of a broken file is refused and the old values go on."""
+    loaded = home.load("server:\n  port: 1\n")
+    home.file.write_text("server:\n  port: [\n")
+    with pytest.raises(BadFile):
+        loaded.reload()
+    assert loaded.of(ServerSettings).port == 1
+    home.file.write_text("server:\n  port: 5\n")
+    loaded.reload()
+    assert loaded.of(ServerSettings).port == 5
+
+
+def test_every_secret_is_known(home: Home) -> None:
+    """All secret values, nested ones too, can be handed to who must hide them."""
+    text = "server: {password: a}\nacme: {api_key: b, vendors: {x: {base_url: u, api_key: c}}}\n"
+    assert {secret.reveal() for secret in home.load(text).secrets} == {"a", "b", "c"}
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    port=st.integers(0, 65535),
+    origins=st.lists(TEXTS, max_size=3),
+    key=TEXTS.filter(lambda text: "<<" not in text),
+    ratio=st.floats(0.001, 0.999),
+    labels=st.dictionaries(st.text("abc", min_size=1, max_size=5), st.integers(-(2**53), 2**53), max_size=3),
+)
+def test_what_is_written_is_read_again(
+    tmp_path_factory: pytest.TempPathFactory,
+    port: int,
+    origins: list[str],
+    key: str,
+    ratio: float,
+    labels: dict[str, int],
+) -> None:
+    """Whatever values are written, a fresh process reads the same, and the person's comments are all there."""
+    home = Home(tmp_path_factory.mktemp("home") / "h")
+    loaded = home.load("# top\nserver: # s\n  # p\n  port: 1 # q\n\n# acme\nacme:\n  url: u # r\n# end\n")
+    origins = [each for each in origins if "<<" not in each]
+    loaded.write({"server.port": port, "server.cors_origins": origins, "acme.labels": labels})
+    loaded.write({"acme.api_key": Secret(key), "acme.ratio": ratio})
+    again = home.load()
+    assert again.of(ServerSettings) == ServerSettings(port=port, cors_origins=tuple(origins))
+    assert again.of(Acme) == Acme(url="u", api_key=Secret(key), ratio=ratio, labels=labels)
+    text = home.file.read_text()
+    assert [text.index(remark) for remark in ("# top", "# s", "# p", "# q", "# acme", "# r", "# end")] == sorted(
+        text.index(remark) for remark in ("# top", "# s", "# p", "# q", "# acme", "# r", "# end")
+    )
