@@ -135,4 +135,5 @@ class Redactor:
 def _forms(value: str) -> set[str]:
     """Return a value as it looks by itself and inside JSON, Python's `repr` and URLs."""
     quoted = (json.dumps(value), json.dumps(value, ensure_ascii=False), repr(value))
-    return {value, quote(value), quote(value, ""), *(each[1:-1] for each in quoted)}
+    encoded = value.encode("utf-8", "surrogatepass")
+    return {value, quote(encoded), quote(encoded, ""), *(each[1:-1] for each in quoted)}
