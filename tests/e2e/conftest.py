@@ -34,6 +34,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                 pytest.skip(f"a model server answers at {url}, and this test is about a machine without one")
 
 
+def in_chromium(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test that drives the page in a real Chromium."""
+    return pytest.mark.browser(pytest.mark.needs("chromium")(test))
+
+
 def _answers(url: str) -> bool:
     try:
         urllib.request.urlopen(url, timeout=1).close()

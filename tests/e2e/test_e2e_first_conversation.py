@@ -14,6 +14,7 @@ from urllib.error import HTTPError
 import pytest
 
 from .commands import Halo, Running
+from .conftest import in_chromium
 from .trees import QUESTION, Tree, grow
 from .visitors import Visitor, text_of, tools_of
 
@@ -85,8 +86,7 @@ def ends_on_ctrl_c(halo: Halo, up: Running) -> None:
     assert not (halo.halo_home / "secrets" / "server.json").exists()
 
 
-@pytest.mark.browser
-@pytest.mark.needs("chromium")
+@in_chromium
 @pytest.mark.parametrize(
     "kind",
     [
