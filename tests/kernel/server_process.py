@@ -112,7 +112,7 @@ def main(home: Path, options: dict[str, object]) -> int:
     model = ScriptedModel(responder=lambda request: Hang("thinking"))
     extra = {"test": SimplePlugin(model), "routes": Routes()}
     try:
-        return run(home, discover=False, extra=extra, env={}, **{"port": 0, **options})  # type: ignore[arg-type]
+        return run(home, discover=False, extra=extra, **{"port": 0, "env": {}, **options})  # type: ignore[arg-type]
     except HaloError as error:
         print(f"{type(error).__name__}: {error} {error.advice}", file=sys.stderr)
         return 1

@@ -343,6 +343,32 @@ def test_it_says_that_no_password_is_set(shared: Server) -> None:
     assert "halo password" in shared.process.stdout.readline()
 
 
+def test_with_a_password_other_machines_may_come(start: Callable[..., Server]) -> None:
+    """With a password it listens for others, who reach it by address; a name still has to be listed."""
+    server = start(host="0.0.0.0", env={"HALO_PASSWORD": "from outside", "HALO_SERVER_ALLOWED_HOSTS": "halo.example"})
+    port = server.url.rsplit(":", 1)[1]
+    for host, status in (("192.168.7.7", 200), ("halo.example", 200), ("evil.example", 403)):
+        answer = httpx.get(f"{server.url}/api/health", headers={"Host": f"{host}:{port}"})
+        assert answer.status_code == status, host
+    server.process.terminate()
+    output, errors = server.process.communicate(timeout=12)
+    assert (output, errors) == ("", "")
+
+
+def test_upgrades_are_denied(shared: Server) -> None:
+    """A WebSocket is denied with an answer: 404 where nobody serves one, 403 for a foreign page."""
+    with httpx.Client(base_url=shared.url) as client:
+        upgrade = {
+            "Connection": "Upgrade",
+            "Upgrade": "websocket",
+            "Sec-WebSocket-Version": "13",
+            "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+        }
+        assert client.get("/ws", headers=upgrade).status_code == 404
+        foreign = client.get("/ws", headers={**upgrade, "Origin": "https://evil.example"})
+        assert (foreign.status_code, foreign.json()["type"]) == (403, "Forbidden")
+
+
 def resident(pid: int) -> int:
     """The most memory a process has held, in bytes."""
     text = Path(f"/proc/{pid}/status").read_text()

@@ -89,6 +89,8 @@ async def _deny(rendered: Rendered, scope: Scope, receive: Receive, send: Send) 
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1008})
         return
-    start = {"type": "websocket.http.response.start", "status": rendered.status, "headers": rendered.headers}
-    await send(start)
+    # A server does not go on with a connection that asked for an upgrade, and HTTP/1 clients must be told so.
+    closing = [(b"connection", b"close")] if scope.get("http_version", "1.1").startswith("1") else []
+    headers = [*rendered.headers, *closing]
+    await send({"type": "websocket.http.response.start", "status": rendered.status, "headers": headers})
     await send({"type": "websocket.http.response.body", "body": rendered.body, "more_body": False})

@@ -88,6 +88,7 @@ class Streaming:
                 task.cancel()
             # A deaf iterator is left behind: the answer ends without it.
             await asyncio.wait({pump, stop}, timeout=CLOSE_SECONDS)
+            pump.add_done_callback(_forget)
             if not gone.done():
                 await _bounded(self._end(last))
             gone.cancel()
@@ -141,10 +142,14 @@ class Streaming:
 async def _bounded(work: Coroutine[object, object, None]) -> None:
     """Wait for a send, but not for a client that reads nothing."""
     task = asyncio.create_task(work, name="http.end")
+    task.add_done_callback(_forget)
     await asyncio.wait({task}, timeout=CLOSE_SECONDS)
-    if not task.done():
-        task.cancel()
-    elif not task.cancelled():
+    task.cancel()
+
+
+def _forget(task: asyncio.Task[None]) -> None:
+    """Take note of how a task ended: a connection that broke under it is nothing to log."""
+    if not task.cancelled():
         task.exception()
 
 
