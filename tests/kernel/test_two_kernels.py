@@ -1,4 +1,4 @@
-"""Two kernels on one workspace: any accepts, the one that holds the tree answers, and death or a clean end hands over."""
+"""Two kernels on one workspace: each accepts, the one that holds the tree answers, and its end hands the tree over."""
 
 from __future__ import annotations
 
