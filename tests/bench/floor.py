@@ -1,15 +1,16 @@
 """The floor of a turn: a server with Halo's outside and its durable writes, and nothing else.
 
 `POST /<session>/messages` answers 202 after a commit; a task of the session then calls the model and writes as often as
-Halo does: message, start, partial, end, each a transaction through the same engine with group commit. `GET
-/<session>/stream` sends each piece of the answer and the end as server-sent events. There are no plugins, no access
-check, no recovery, no cursors, no limits.
+Halo does, each time a transaction through the same engine with group commit: message, start, what has been streamed
+(the first piece, then every half second), end. `GET /<session>/stream` sends each piece and the end as server-sent
+events. There are no plugins, no access check, no recovery, no cursors, no limits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from halo_kernel.sqlite import SqliteStorage
 
 from .serving import ready_parser, serve
 
+KEPT_SECONDS = 0.5
 SCHEMA = """
 CREATE TABLE inbox(id INTEGER PRIMARY KEY, session TEXT, state TEXT, text TEXT);
 CREATE INDEX waiting ON inbox(session) WHERE state = 'waiting';
@@ -83,23 +85,28 @@ class Talk:
 
     async def _ask(self) -> str:
         body = {"model": "scripted", "stream": True, "messages": self._messages}
-        text, pending = "", b""
+        text, pending, kept_at = "", b"", 0.0
+        keeping: list[asyncio.Task[None]] = []
         async with self._http.post(f"{self._model}/chat/completions", json=body) as response:
             async for data in response.content.iter_any():
                 *lines, pending = (pending + data).split(b"\n")
                 for line in lines:
                     piece = _piece(line)
-                    if piece and not text:
-                        keeping = asyncio.create_task(self._keep(piece))
-                    if piece:
-                        self._tell("delta", {"offset": len(text), "text": piece})
-                        text += piece
-        await keeping
+                    if not piece:
+                        continue
+                    self._tell("delta", {"offset": len(text), "text": piece})
+                    text += piece
+                    if time.monotonic() - kept_at >= KEPT_SECONDS:
+                        kept_at = time.monotonic()
+                        keeping.append(asyncio.create_task(self._keep(text)))
+        await asyncio.gather(*keeping)
         return text
 
     async def _keep(self, text: str) -> None:
-        statement = "INSERT OR REPLACE INTO partials(session, text) VALUES (?, ?)"
-        await self._database.write(lambda tx: tx.execute(statement, (self._name, text)) and None)
+        def write(tx: Tx) -> None:
+            tx.execute("INSERT OR REPLACE INTO partials(session, text) VALUES (?, ?)", (self._name, text))
+
+        await self._database.write(write)
 
     async def _end(self, answer: str) -> None:
         usage = {"model": "openai/scripted", "input": 10, "output": 5, "first_ms": 1, "ms": 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,16 +31,20 @@ class Row:
         return f"{value:{sign}.{digits}f} {self.unit}"
 
 
-def print_table(title: str, rows: Sequence[Row], *, floor: str) -> None:
-    """Print the rows under a head that says what the floor is and how busy the machine was at that moment."""
-    print(f"\n{title} ({load_average()})\n  floor: {floor}", flush=True)
-    print(f"  {'':46}{'halo':>13}{'floor':>13}{'between':>13}{'ratio':>8}")
+def print_title(title: str) -> None:
+    """Print what the tables below it are about, and how busy the machine is at that moment."""
+    print(f"\n{title} ({load_average()})", flush=True)
+
+
+def print_table(floor: str, rows: Sequence[Row]) -> None:
+    """Print rows under a head that says what their floor is."""
+    print(f"  floor: {floor}")
+    print(f"  {'':44}{'halo':>13}{'floor':>13}{'between':>13}{'ratio':>8}")
     for row in rows:
         figure, under, added, ratio = row.cells
-        print(f"  {row.name:46}{figure:>13}{under:>13}{added:>13}{ratio:>8}", flush=True)
+        print(f"  {row.name:44}{figure:>13}{under:>13}{added:>13}{ratio:>8}", flush=True)
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Return the value below which `share` of the values lie."""
-    ordered = sorted(values)
-    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+    """Return the smallest of the values that at least `share` of them do not exceed."""
+    return sorted(values)[max(math.ceil(len(values) * share) - 1, 0)]

@@ -14,7 +14,7 @@ import pytest
 
 from . import machine
 from .programs import HALO, Program, environment, halo_env, module, running, serve
-from .table import Row, print_table
+from .table import Row, print_table, print_title
 
 ROUNDS = 5
 SETTLE_SECONDS = 3.0
@@ -80,15 +80,15 @@ def test_start_to_ready(tmp_path: Path) -> None:
         fresh.append(homes.start(homes.new()))
         again.append(homes.start(used))
         version.append((spent([HALO, "--version"]), spent([sys.executable, "-c", "pass"])))
+    print_title(f"Start to ready, `halo serve` with the standard plugins, median of {ROUNDS}")
     print_table(
-        f"Start to ready, `halo serve` with the standard plugins, median of {ROUNDS}",
+        EMPTY,
         [
             _row("start to ready, new home", [(halo.wall, floor.wall) for halo, floor in fresh]),
             _row("start to ready, used home", [(halo.wall, floor.wall) for halo, floor in again]),
             _row("CPU of that, used home", [(halo.cpu, floor.cpu) for halo, floor in again]),
             _row("halo --version (floor: python -c pass)", version),
         ],
-        floor=EMPTY,
     )
 
 
@@ -113,7 +113,8 @@ def test_idle_memory(tmp_path: Path) -> None:
         rows = [_memory("resident, once ready", halo.pid, floor.pid)]
         time.sleep(SETTLE_SECONDS)
         rows.append(_memory(f"resident, {SETTLE_SECONDS:g} s later", halo.pid, floor.pid))
-    print_table("Idle memory, `halo serve` with the standard plugins", rows, floor=EMPTY)
+    print_title("Idle memory, `halo serve` with the standard plugins")
+    print_table(EMPTY, rows)
 
 
 def _memory(name: str, halo: int, floor: int) -> Row:

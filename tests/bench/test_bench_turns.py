@@ -14,7 +14,7 @@ import pytest
 
 from . import machine
 from .programs import Program, environment, halo_env, module, running, serve, token_of
-from .table import Row, print_table, quantile
+from .table import Row, print_table, print_title, quantile
 
 SESSIONS = 50
 PLAN_SECONDS = 80.0
@@ -98,9 +98,9 @@ def test_turns(tmp_path: Path) -> None:
 def added_latency(on: Field, plan: dict[str, Any], title: str) -> None:
     """Print the time to the first word and to the end through Halo, beside the bare model's and the writer's."""
     model, floor, halo = (each["taken"] for each in carry_out(plan, on.targets))
-    title = f"Latency, {title}, {len(halo)} turns of 20 words, {plan['pace']} s"
-    print_table(title, _latencies(halo, model), floor=BARE)
-    print_table(title, _latencies(halo, floor), floor=WRITER)
+    print_title(f"Latency, {title}, {len(halo)} turns of 20 words, {plan['pace']} s")
+    print_table(BARE, _latencies(halo, model))
+    print_table(WRITER, _latencies(halo, floor))
 
 
 def _latencies(halo: Sequence[Sequence[float]], floor: Sequence[Sequence[float]]) -> list[Row]:
@@ -129,8 +129,9 @@ def turn_rate(on: Field) -> None:
     floor, halo = carry_out(RUSH, targets[1:])
     model = machine.cpu_seconds(on.model.pid) - model
     count = len(halo["taken"])
+    print_title(f"Rate, {SESSIONS} sessions, {count} turns of 20 words, model without delay")
     print_table(
-        f"Rate, {SESSIONS} sessions, {count} turns of 20 words, model without delay",
+        WRITER,
         [
             Row(name="turns", figure=_rate(halo), floor=_rate(floor), unit="/s"),
             Row(name="CPU of the server, a turn", figure=_cpu(halo), floor=_cpu(floor), unit="ms"),
@@ -141,7 +142,6 @@ def turn_rate(on: Field) -> None:
                 unit="MiB",
             ),
         ],
-        floor=WRITER,
     )
     turns = count + len(floor["taken"]) + 2 * SESSIONS
     print(f"  The model, which runs on the same cores, took {model / turns * 1e3:.1f} ms of CPU a turn.")
