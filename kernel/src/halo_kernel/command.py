@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from . import __version__
 from .errors import BadFile, HaloError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "halo.commands"
 Command = Callable[[Sequence[str]], int]
@@ -49,6 +52,8 @@ def sentence(error: HaloError) -> str:
 
 
 def _found() -> Mapping[str, list[EntryPoint]]:
+    from importlib.metadata import entry_points
+
     found: dict[str, list[EntryPoint]] = {}
     for entry in entry_points(group=GROUP):
         if all(entry.value != other.value for other in found.get(entry.name, [])):
