@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from .contracts import Clock, Database, Lease, Tx
 from .inbox import accept
-from .journal import append, read, read_partial
+from .journal import append, read_partial, read_turn
 from .records import (
     AssistantCut,
     AssistantMessage,
@@ -24,52 +24,61 @@ from .repair import INTERRUPTED, NOT_RUN
 
 CRASHES_TO_PARK = 3
 _NO_CAP = 1 << 30
+# By whether the turn was another boot's: then that process has died, else ours could not write.
+_WHY = ("the storage failed in the middle of this turn", "the server stopped in the middle of this turn")
+_PARKED = f", {CRASHES_TO_PARK} times in a row; send a message to let it go on"
+_HOW = ("The storage failed", "The server restarted")
 
 
-async def recover_tree(database: Database, lease: Lease, root: str, *, session: str, clock: Clock, boot: str) -> bool:
-    """End every turn of the tree that no process runs any more, and nudge the root. Returns whether there was one.
+def is_cut(tx: Tx, root: str, *, session: str, boot: str) -> bool:
+    """Tell whether a turn of the tree was begun and has nobody who runs it; `session` itself runs none."""
+    return bool(_cut(tx, root, session, boot))
 
-    Those are the turns of other boots, and the one of `session`, which is about to be opened.
 
-    The third crash in a row with a turn active parks the tree instead. All of it is one transaction under the lease.
+def _cut(tx: Tx, root: str, session: str, boot: str) -> list[tuple[str, str, str]]:
+    rows = tx.execute(
+        "SELECT session, turn, boot FROM runs WHERE root = ? AND (boot <> ? OR session = ?)", (root, boot, session)
+    )
+    return [(str(name), str(turn), str(whose)) for name, turn, whose in rows]
+
+
+async def recover_tree(
+    database: Database, lease: Lease, root: str, *, session: str, clock: Clock, boot: str
+) -> tuple[Event, ...]:
+    """End every turn of the tree that no process runs any more, nudge the root, and return what was written.
+
+    Those are the turns of other boots, and the one of `session`, which is about to be opened and was let down by its
+    storage. The third in a row parks the tree instead. All of it is one transaction under the lease.
     """
     now = clock.now()
 
-    def write(tx: Tx) -> bool:
+    def write(tx: Tx) -> tuple[Event, ...]:
         lease.check(tx)
-        rows = list(
-            tx.execute(
-                "SELECT session, turn, boot FROM runs WHERE root = ? AND (boot <> ? OR session = ?)",
-                (root, boot, session),
-            )
-        )
-        for name, _, _ in rows:
-            _end_turn(tx, name, now)
-        if not rows:
-            return False
-        crashed = any(row[2] != boot for row in rows)
-        key = f"nudge:{boot}:{root}" if crashed else f"nudge:{boot}:{root}:{rows[0][1]}"
-        if not (crashed and _count_crash(tx, root)):
-            _nudge(tx, root, [row[0] for row in rows], key, now)
-        return True
+        cut = _cut(tx, root, session, boot)
+        parked = bool(cut) and _count_crash(tx, root)
+        rest = _PARKED if parked else ""
+        events = [event for name, _, whose in cut for event in _end_turn(tx, name, _WHY[whose != boot] + rest, now)]
+        if cut and not parked:
+            crashed = any(whose != boot for _, _, whose in cut)
+            _nudge(tx, root, _text(root, [name for name, _, _ in cut], now, _HOW[crashed]), f"{boot}:{cut[0][1]}", now)
+        return tuple(events)
 
     return await database.write(write)
 
 
-def _end_turn(tx: Tx, session: str, now: int) -> None:
+def _end_turn(tx: Tx, session: str, why: str, now: int) -> tuple[Event, ...]:
     row = tx.one("DELETE FROM runs WHERE session = ? RETURNING turn", (session,))
     turn = str(row[0]) if row else ""
-    events = [event for event in read(tx, session) if event.turn == turn]
-    bodies: list[Body] = [*_open_calls(events)]
+    bodies: list[Body] = [*open_calls(read_turn(tx, session, turn))]
     partial = read_partial(tx, session)
-    if partial is not None and partial[2]:
+    if partial is not None and partial[0] == turn and partial[2]:
         bodies.append(AssistantCut(reply=partial[1], text=partial[2], reason="crash"))
     tx.execute("DELETE FROM partials WHERE session = ?", (session,))
-    bodies.append(TurnEnded(outcome="interrupted", error="the server stopped in the middle of this turn", kind="crash"))
-    append(tx, session, bodies, at=now, turn=turn)
+    bodies.append(TurnEnded(outcome="interrupted", error=why, kind="crash"))
+    return append(tx, session, bodies, at=now, turn=turn)
 
 
-def _open_calls(events: list[Event]) -> list[ToolFinished]:
+def open_calls(events: list[Event]) -> list[ToolFinished]:
     """Return a result for every call without one: interrupted if it had started, else not run."""
     calls: dict[str, str] = {}
     started: set[str] = set()
@@ -100,7 +109,7 @@ def _count_crash(tx: Tx, root: str) -> bool:
     return True
 
 
-def _nudge(tx: Tx, root: str, cut: list[str], key: str, now: int) -> None:
+def _nudge(tx: Tx, root: str, text: str, key: str, now: int) -> None:
     """Ask the root to go on, at the level and in the kind of what it was answering, so that waiting rows may join."""
     row = tx.one(
         "SELECT access, principal_kind FROM inbox WHERE session = ? AND state = 'consumed' ORDER BY id DESC LIMIT 1",
@@ -108,24 +117,24 @@ def _nudge(tx: Tx, root: str, cut: list[str], key: str, now: int) -> None:
     ) or tx.one("SELECT access, 'unattended' FROM sessions WHERE id = ?", (root,))
     if row is None:
         return
-    when = datetime.fromtimestamp(now / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     message = Incoming(
-        text=_text(root, cut, when),
+        text=text,
         principal=Principal(name="recovery", kind=row[1]),
         mode="follow_up",
         cause="recovery",
     )
-    accept(tx, root, message, key=key, at=now, access=row[0], cap=_NO_CAP)
+    accept(tx, root, message, key=f"nudge:{key}", at=now, access=row[0], cap=_NO_CAP)
 
 
-def _text(root: str, cut: list[str], when: str) -> str:
+def _text(root: str, cut: list[str], now: int, how: str) -> str:
+    when = datetime.fromtimestamp(now / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if root in cut:
         return (
-            f"[System] The server restarted at {when} while you were mid-turn. Continue from the conversation as it"
+            f"[System] {how} at {when} while you were mid-turn. Continue from the conversation as it"
             " stands; a call that was in flight may or may not have taken effect. Do not start over."
         )
     names = ", ".join(sorted(cut)[:10]) + (f" (+{len(cut) - 10} more)" if len(cut) > 10 else "")
     return (
-        f"[System] The server restarted at {when}. You were idle, but these sessions in your session tree were"
+        f"[System] {how} at {when}. You were idle, but these sessions in your session tree were"
         f" mid-run and were cut off: {names}."
     )

@@ -2,6 +2,16 @@
 
 from .cursor import make_cursor, parse_cursor
 from .feed import Feed
-from .store import append, journal_of, last_answer, read, read_partial
+from .store import append, journal_of, last_answer, read, read_partial, read_turn
 
-__all__ = ["Feed", "append", "journal_of", "last_answer", "make_cursor", "parse_cursor", "read", "read_partial"]
+__all__ = [
+    "Feed",
+    "append",
+    "journal_of",
+    "last_answer",
+    "make_cursor",
+    "parse_cursor",
+    "read",
+    "read_partial",
+    "read_turn",
+]

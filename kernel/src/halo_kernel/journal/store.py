@@ -39,6 +39,16 @@ def read(tx: Tx, session: str, *, after: int = 0, limit: int = -1) -> list[Event
     ]
 
 
+def read_turn(tx: Tx, session: str, turn: str) -> list[Event]:
+    """Return the events of one turn, found from the journal's end."""
+    start = tx.one(
+        "SELECT seq FROM events WHERE session = ? AND turn = ? AND kind = 'turn.started' ORDER BY seq DESC LIMIT 1",
+        (session, turn),
+    )
+    events = read(tx, session, after=start[0] - 1) if start is not None else []
+    return [event for event in events if event.turn == turn]
+
+
 def last_answer(tx: Tx, session: str, *, turn: str | None = None) -> str:
     """Return the text of the last model answer that has one, of `turn` alone if it is given, else ''."""
     rows = tx.execute(

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from .. import hookspecs
 from ..access import fold_access
-from ..contracts import Lease, Update
+from ..contracts import Lease, Tx, Update
 from ..errors import BadInput, Conflict, LeaseHeld, SessionClosed, Stopping
 from ..folds import history_of
-from ..inbox import accept, next_batch, result_of, waiting, withdraw
+from ..inbox import Waiting, accept, next_batch, result_of, waiting, withdraw
 from ..journal import append, last_answer, read
 from ..log import logger
 from ..records import (
@@ -28,7 +28,7 @@ from ..records import (
     State,
     TurnResult,
 )
-from ..recovery import recover_tree
+from ..recovery import is_cut, recover_tree
 from ..turns import Desk, Turn
 from .prompts import PromptHandle
 from .rows import find, move
@@ -190,30 +190,38 @@ class LiveSession:
 
     async def _drive(self) -> None:
         """Run turns until nothing waits that this process may run."""
-        session = self._info.id
         while not self._seat.stopping.is_set():
             self._stirred.clear()
-            rows = await self._seat.database.read(lambda tx: waiting(tx, session))
-            batch = next_batch(rows)
-            if not batch or self._closing is not None:
+            batch, cut = await self._seat.database.read(self._owed)
+            if self._closing is not None or not (batch or cut):
                 await self._settle_elsewhere()
                 return
             if self._desk is None:
                 if not await self._sit_down():
                     return
-                continue
-            desk = self._desk
-            self._turn = Turn(desk, batch, context_digest=self._digest)
-            try:
-                result = await self._turn.run()
-            finally:
-                turn, self._turn = self._turn, None
-            self._digest = turn.context_digest
-            await self._refresh()
-            if turn.token.reason == "landed" and turn.token.requested:
+            elif not await self._take_turn(self._desk, batch):
                 return
+
+    def _owed(self, tx: Tx) -> tuple[list[Waiting], bool]:
+        """Return what the next turn answers, and whether an earlier one was left without its end."""
+        info = self._info
+        cut = self._desk is None and is_cut(tx, info.root, session=info.id, boot=self._seat.boot)
+        return next_batch(waiting(tx, info.id)), cut
+
+    async def _take_turn(self, desk: Desk, batch: list[Waiting]) -> bool:
+        """Run one turn and settle its handles; false when it was landed for a shutdown."""
+        turn = self._turn = Turn(desk, batch, context_digest=self._digest)
+        try:
+            result = await turn.run()
+        finally:
+            self._turn = None
+        self._digest = turn.context_digest
+        try:
+            await self._refresh()
+        finally:
             if result is not None:
                 self._finish(turn, result)
+        return not (turn.token.requested and turn.token.reason == "landed")
 
     def _finish(self, turn: Turn, result: TurnResult) -> None:
         rows = [row.row for row in turn.rows]
@@ -238,7 +246,8 @@ class LiveSession:
             self._retry_later()
             return False
         self._lease = lease
-        await recover_tree(seat.database, lease, info.root, session=info.id, clock=seat.clock, boot=seat.boot)
+        cut = await recover_tree(seat.database, lease, info.root, session=info.id, clock=seat.clock, boot=seat.boot)
+        seat.feed.publish(cut)
         await self._refresh()
         if self._info.parked:
             return False

@@ -1,6 +1,7 @@
 """The kit for tests of the kernel and of plugins. A server never loads it."""
 
 from .clock import VirtualClock
+from .faults import FaultyStorage
 from .kernels import SimplePlugin, running_kernel
 from .model import Answer, Calls, Fail, Hang, Pieces, ScriptedModel, Step
 from .servers import Front, front, listening
@@ -10,6 +11,7 @@ __all__ = [
     "Answer",
     "Calls",
     "Fail",
+    "FaultyStorage",
     "Front",
     "Hang",
     "NoteTool",

@@ -10,7 +10,7 @@ from .. import hookspecs
 from ..contracts import Tx
 from ..errors import HaloError, ModelError
 from ..inbox import Waiting, consume, next_batch, waiting
-from ..journal import append
+from ..journal import append, read_turn
 from ..log import logger
 from ..models import Answer, Attempt, call_model
 from ..records import (
@@ -34,6 +34,7 @@ from ..records import (
     UsageRecorded,
     plain_text,
 )
+from ..recovery import open_calls
 from ..repair import repair_history
 from .batch import run_batch
 from .cancel import CancelToken, Stopped, run_stoppable
@@ -64,20 +65,23 @@ class Turn:
         """Run to the end and return the result; None when its rows were settled by somebody else before it began.
 
         A turn that is landed for a shutdown records what has been streamed and no end: the next boot goes on.
+        Raises what kept it from beginning (its rows wait on), or from being ended (it is for recovery to end it).
         """
+        if not await self._begin():
+            return None
         try:
-            if not await self._begin():
-                return None
             return await self._work()
         except Stopped:
             return await self._stopped()
         except HaloError as error:
             kind = error.kind if isinstance(error, ModelError) else type(error).__name__
             advice = f" — {error.advice}" if error.advice else ""
-            return await self._end("failed", error=f"{error.message}{advice}", kind=kind)
+            return await self._end("failed", bodies=self._cut("failed"), error=f"{error.message}{advice}", kind=kind)
         except Exception as error:
             logger("turns").error("turn failed", session=self._session, turn=self.id, exc_info=True)
-            return await self._end("failed", error=f"internal error: {error!r}", kind="internal")
+            return await self._end(
+                "failed", bodies=self._cut("failed"), error=f"internal error: {error!r}", kind="internal"
+            )
 
     async def _begin(self) -> bool:
         desk, rows, now = self._desk, self.rows, self._desk.clock.now()
@@ -139,12 +143,9 @@ class Turn:
     async def _step(self, context: Context, offer: Offer) -> list[ToolCall] | None:
         """Ask the model once. Return its calls; none, and the turn goes on with steering input; None: it has ended."""
         answer = await run_stoppable(self._ask(context, offer), self.token, name="model call")
-        self._attempt = None
         calls = [block for block in answer.content if isinstance(block, ToolCall)]
         if answer.stop.reason == "refusal":
-            raise ModelError(
-                f"the model declined to respond: {answer.stop.detail or 'no reason given'}", kind="refused"
-            )
+            raise await self._refused(answer)
         self._answer = plain_text(answer.content) or self._answer
         bodies = self._bodies(answer)
         if calls:
@@ -156,6 +157,16 @@ class Turn:
             return []
         await self._end("succeeded", bodies=bodies)
         return None
+
+    async def _refused(self, answer: Answer) -> ModelError:
+        """Discard what a model said before it declined: nothing of it counts, but that it was paid for."""
+        error = ModelError(f"the model declined to respond: {answer.stop.detail or 'no reason given'}", kind="refused")
+        text = plain_text(answer.content)
+        discarded = AssistantDiscarded(
+            reply=answer.reply, reason=error.kind, error=error.message, attempt=answer.attempt, text=text
+        )
+        await self._record([discarded, self._usage(answer)], forget_partial=True)
+        return error
 
     async def _choose(self) -> Offer:
         desk = self._desk
@@ -187,26 +198,27 @@ class Turn:
         )
 
     def _bodies(self, answer: Answer) -> list[Body]:
+        message = AssistantMessage(
+            reply=answer.reply,
+            content=answer.content,
+            stop=answer.stop.reason,
+            model=self._model,
+            attempt=answer.attempt,
+        )
+        return [message, self._usage(answer)]
+
+    def _usage(self, answer: Answer) -> UsageRecorded:
         usage = answer.usage
-        return [
-            AssistantMessage(
-                reply=answer.reply,
-                content=answer.content,
-                stop=answer.stop.reason,
-                model=self._model,
-                attempt=answer.attempt,
-            ),
-            UsageRecorded(
-                reply=answer.reply,
-                model=self._model,
-                input=usage.input,
-                output=usage.output,
-                cache_read=usage.cache_read,
-                cache_write=usage.cache_write,
-                first_ms=answer.first_ms,
-                ms=answer.ms,
-            ),
-        ]
+        return UsageRecorded(
+            reply=answer.reply,
+            model=self._model,
+            input=usage.input,
+            output=usage.output,
+            cache_read=usage.cache_read,
+            cache_write=usage.cache_write,
+            first_ms=answer.first_ms,
+            ms=answer.ms,
+        )
 
     def _delta(self, attempt: Attempt, text: str, thinking: bool) -> None:
         self._attempt = attempt
@@ -267,7 +279,7 @@ class Turn:
 
         joined = bool(await self._desk.commit(write))
         if joined:
-            self._desk.feed.forget_partial(self._session)
+            self._forget_partial()
             self.rows += rows
         return joined
 
@@ -281,7 +293,12 @@ class Turn:
 
         await self._desk.commit(write)
         if forget_partial:
-            self._desk.feed.forget_partial(self._session)
+            self._forget_partial()
+
+    def _forget_partial(self) -> None:
+        """What was streamed is in the journal now, in one form or another."""
+        self._attempt = None
+        self._desk.feed.forget_partial(self._session)
 
     async def _stopped(self) -> TurnResult | None:
         attempt = self._attempt
@@ -290,10 +307,14 @@ class Turn:
                 self._keep_partial(attempt.reply, attempt.text)
             return None
         outcome: Outcome = "interrupted" if self.token.reason == "interrupted" else "cancelled"
-        cut: list[Body] = []
-        if attempt is not None and attempt.text:
-            cut = [AssistantCut(reply=attempt.reply, text=attempt.text, reason=outcome)]
-        return await self._end(outcome, bodies=cut)
+        return await self._end(outcome, bodies=self._cut(outcome))
+
+    def _cut(self, reason: str) -> list[Body]:
+        """Return what was streamed of an answer that is not in the journal."""
+        attempt = self._attempt
+        if attempt is None or not attempt.text:
+            return []
+        return [AssistantCut(reply=attempt.reply, text=attempt.text, reason=reason)]
 
     async def _end(
         self, outcome: Outcome, *, bodies: Sequence[Body] = (), error: str = "", kind: str = ""
@@ -305,10 +326,11 @@ class Turn:
             tx.execute("DELETE FROM runs WHERE session = ?", (self._session,))
             tx.execute("DELETE FROM partials WHERE session = ?", (self._session,))
             tx.execute("UPDATE sessions SET crashes = 0, model = ? WHERE id = ?", (self._model, self._session))
-            return append(tx, self._session, [*bodies, end], at=now, turn=self.id)
+            answers = [] if outcome in ("succeeded", "yielded") else open_calls(read_turn(tx, self._session, self.id))
+            return append(tx, self._session, [*bodies, *answers, end], at=now, turn=self.id)
 
         await desk.commit(write)
-        desk.feed.forget_partial(self._session)
+        self._forget_partial()
         result = self._result(outcome, error=error, kind=kind)
         desk.hooks.notify(hookspecs.run_finished, session=desk.session.info, result=result)
         return result

@@ -1,0 +1,72 @@
+"""Storage that fails where a test says, on the real engine underneath."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from ..contracts import Bell, Database, Lease, Migration, Place, Storage, Tx
+from ..hookspecs import hook
+from ..sqlite import SqliteStorage
+
+T = TypeVar("T")
+Before = Callable[[Place, int], Callable[[Tx], object] | None]
+
+
+class FaultyStorage:
+    """A plugin with a storage engine: SQLite, every write function run twice, and `before` asked ahead of each write.
+
+    `before(place, number)` gets the database's place and the write's number, from 1 in each database. What it raises
+    is raised in the write's place; a function that it returns is written first, as if another process had been quicker.
+    It is asked on the event loop; assign it at any time.
+    """
+
+    schemes: Sequence[str] = ("faulty",)
+
+    def __init__(self, before: Before | None = None) -> None:
+        self.before = before
+        self._inner = SqliteStorage(run_twice=True)
+
+    @hook
+    def provide_storage(self) -> Sequence[Storage]:
+        """This engine; the kernel takes it instead of its own."""
+        return [self]
+
+    async def open(self, place: Place, migrations: Sequence[Migration]) -> Database:
+        """Open the real database behind one that fails."""
+        return _Faulty(self, place, await self._inner.open(place, migrations))
+
+    def owns(self, path: str | int) -> bool:
+        """See `contracts.Storage`."""
+        return self._inner.owns(path)
+
+
+class _Faulty:
+    def __init__(self, storage: FaultyStorage, place: Place, inner: Database) -> None:
+        self._storage = storage
+        self._place = place
+        self._inner = inner
+        self._writes = 0
+
+    async def write(self, fn: Callable[[Tx], T]) -> T:
+        self._writes += 1
+        before = self._storage.before
+        quicker = before(self._place, self._writes) if before is not None else None
+        if quicker is not None:
+            await self._inner.write(quicker)
+        return await self._inner.write(fn)
+
+    async def read(self, fn: Callable[[Tx], T]) -> T:
+        return await self._inner.read(fn)
+
+    async def lease(self, name: str) -> Lease:
+        return await self._inner.lease(name)
+
+    def notify(self, topic: str) -> None:
+        self._inner.notify(topic)
+
+    def listen(self, topic: str) -> Bell:
+        return self._inner.listen(topic)
+
+    async def close(self) -> None:
+        await self._inner.close()

@@ -1,0 +1,140 @@
+"""A turn over a storage that fails, or a lease that is lost, at any of its writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from halo_kernel import (
+    OPERATOR,
+    AssistantMessage,
+    Event,
+    History,
+    Incoming,
+    InputAdded,
+    Kernel,
+    Place,
+    Session,
+    StorageUnavailable,
+    ToolCall,
+    ToolFinished,
+    TurnEnded,
+    TurnStarted,
+    Tx,
+)
+from halo_kernel.testing import Answer, Calls, FaultyStorage, NoteTool, ScriptedModel, VirtualClock, running_kernel
+
+Before = Callable[[Place, int], Callable[[Tx], object] | None]
+WRITES = 11  # of the turn below, the acceptance of its message included
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session looks again at once after a failure."""
+    monkeypatch.setattr("halo_kernel.sessions.session._HELD_SECONDS", 0.02)
+
+
+def a_model() -> ScriptedModel:
+    calls = Calls([("note", {"text": "a"}), ("note", {"text": "b"})], text="let me")
+    return ScriptedModel([calls, Answer("done")], responder=lambda request: Answer("again"))
+
+
+async def a_session(kernel: Kernel, folder: Path) -> Session:
+    folder.mkdir(exist_ok=True)
+    workspace = await kernel.host.workspaces.open(folder)
+    return await kernel.host.sessions.create(workspace=workspace.id, principal=OPERATOR)
+
+
+async def journal(session: Session) -> list[Event]:
+    return [update.event async for update in session.events() if update.event]
+
+
+async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    for _ in range(int(seconds / 0.01)):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come to pass")
+
+
+def failing(first: int, count: int) -> Before:
+    """Refuse `count` writes of a workspace, from the one that is `first` from now on."""
+    left = list(range(1, first + count))
+
+    def before(place: Place, number: int) -> None:
+        if place.name == "halo" and left and left.pop(0) >= first:
+            raise StorageUnavailable("injected")
+
+    return before
+
+
+def check(events: list[Event], note: NoteTool) -> list[TurnEnded]:
+    """Check a journal that came to rest; return how its turns ended."""
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    started = [event.turn for event in events if isinstance(event.body, TurnStarted)]
+    ended = [event.turn for event in events if isinstance(event.body, TurnEnded)]
+    assert started == ended, "each turn that began has one end, and nothing else has"
+    rows = [event.body.row for event in events if isinstance(event.body, InputAdded)]
+    assert len(rows) == len(set(rows))
+    calls = [block.id for event in events for block in _content(event) if isinstance(block, ToolCall)]
+    results = [event.body.call for event in events if isinstance(event.body, ToolFinished)]
+    assert calls == results, "each call has one result"
+    assert len(note.seen) == len(set(map(str, note.seen))), "no tool ran twice"
+    return [event.body for event in events if isinstance(event.body, TurnEnded)]
+
+
+def _content(event: Event) -> tuple[object, ...]:
+    return event.body.content if isinstance(event.body, AssistantMessage) else ()
+
+
+def history_of(events: list[Event]) -> History:
+    history = History()
+    for event in events:
+        history.apply(event)
+    return history
+
+
+async def at_rest(session: Session) -> list[Event]:
+    """Return the journal once nothing is written any more."""
+    before: list[Event] = []
+    while True:
+        await asyncio.sleep(0.1)
+        events = await journal(session)
+        if events == before and session.info.state == "idle":
+            return events
+        before = events
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("first", range(1, WRITES + 1))
+async def test_a_storage_that_fails_at_any_write_loses_and_doubles_nothing(
+    tmp_path: Path, first: int, count: int
+) -> None:
+    """Whichever write fails: an accepted message is consumed once, its turn ends, its handle settles, folds agree."""
+    model, note, faulty = a_model(), NoteTool(), FaultyStorage()
+    extra = {"faulty": faulty}
+    async with running_kernel(
+        tmp_path / "home", model=model, tools=[note], extra=extra, clock=VirtualClock()
+    ) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        faulty.before = failing(first, count)
+        handle = session.prompt(Incoming(text="go"))
+        try:
+            result = await asyncio.wait_for(asyncio.shield(handle.result), 5)
+        except StorageUnavailable:
+            result = None
+        events = await at_rest(session)
+        ends = check(events, note)
+        assert session._desk is None or session._desk.history == history_of(events)  # type: ignore[attr-defined]
+        if handle.receipt is None:  # type: ignore[attr-defined]
+            assert ends == [] and result is None
+            return
+        assert next(e.body.text for e in events if isinstance(e.body, InputAdded)) == "go"
+        assert ends[-1].outcome == "succeeded" or ends[-1].kind == "StorageUnavailable"
+        assert result is None or result.outcome == ends[0].outcome
+        faulty.before = None
+        assert (await session.prompt(Incoming(text="and now?")).result).outcome == "succeeded"
+        check(await at_rest(session), note)
