@@ -10,8 +10,6 @@ from pathlib import Path
 
 from halo_kernel import Client, HaloError, find_server
 
-from .signals import Signalled
-
 
 class ServerFailed(HaloError):
     """The server ended before it was ready; its own words are in the message, or went to stderr."""
@@ -21,7 +19,7 @@ def start(options: Sequence[str], *, home: Path, detach: bool) -> tuple[subproce
     """Start a server and return its process and a client of it.
 
     It ends with this process, unless `detach`: then it outlives it, and its stderr goes to `<home>/logs/server.log`.
-    Ctrl-C on the terminal does not reach it by itself: `wait` passes it on. Raises `ServerFailed`.
+    Ctrl-C on the terminal does not reach it: we `end` it then. Raises `ServerFailed`.
     """
     log = _detached_log(home) if detach else None
     ready, told = os.pipe()
@@ -68,15 +66,12 @@ def _words(log: Path) -> str:
 
 
 def wait(process: subprocess.Popen[bytes]) -> int:
-    """Return the server's exit code when it has ended; a signal that asks us to end is passed on to it first."""
-    try:
-        code = process.wait()
-    except Signalled:
-        code = end(process)
+    """Return a server's exit code when it has ended; as shells do, 128 and more for one that a signal killed."""
+    code = process.wait()
     return code if code >= 0 else 128 - code
 
 
 def end(process: subprocess.Popen[bytes]) -> int:
     """Ask a server that we started to end, and return its exit code."""
     process.terminate()
-    return process.wait()
+    return wait(process)

@@ -39,13 +39,15 @@ def _start(folder: Path, home: Path, options: argparse.Namespace) -> int:
         process, client = start(_server_options(options), home=home, detach=options.detach)
     except ServerFailed as error:
         return _other_starter(error, home, folder, options)
+    stop = "It goes on in the background; `halo stop` stops it." if options.detach else "Press Ctrl-C to stop."
     try:
-        stop = "It goes on in the background; `halo stop` stops it." if options.detach else "Press Ctrl-C to stop."
         _show(client, folder, options, stop=stop)
-    except BaseException:
-        end(process)
+        return 0 if options.detach else wait(process)
+    except BaseException as error:
+        code = end(process)
+        if isinstance(error, Signalled) and not options.detach:
+            return code  # to stop it is what we were asked for
         raise
-    return 0 if options.detach else wait(process)
 
 
 def _other_starter(error: ServerFailed, home: Path, folder: Path, options: argparse.Namespace) -> int:
