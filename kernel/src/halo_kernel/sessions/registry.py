@@ -96,7 +96,7 @@ class Sessions:
         for session, owner in owed:
             try:
                 live = await self._live(seat, session, Principal(name=owner))
-                await live.revive()
+                live.stir()
             except HaloError as error:
                 logger("sessions").error("could not recover a session", session=session, error=error.message)
         return len(owed)
