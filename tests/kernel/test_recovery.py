@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from halo_kernel import OPERATOR, Incoming, ModelRequest, Text, Tool, hook
@@ -12,6 +13,14 @@ from halo_kernel.testing import Hang, ScriptedModel, running_kernel
 
 def texts(request: ModelRequest) -> str:
     return " ".join(b.text for message in request.messages for b in message.content if isinstance(b, Text))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it did not come to pass")
 
 
 class SlowOnce:
@@ -37,14 +46,12 @@ async def test_messages_that_arrive_during_recovery_stay_in_the_history(tmp_path
         session = await kernel.host.sessions.create(workspace=workspace.id, principal=OPERATOR)
         name = session.info.id
         await session.submit(Incoming(text="first"))
-        while not model.active:
-            await asyncio.sleep(0.005)
+        await until(lambda: model.active)
     model, slow = ScriptedModel(), SlowOnce()
     async with running_kernel(tmp_path / "home", model=model, recover=False, extra={"slow": slow}) as kernel:
         session = await kernel.host.sessions.open(name, workspace=workspace.id, principal=OPERATOR)
         recovery = asyncio.create_task(kernel.recover())
-        while not slow.asked:
-            await asyncio.sleep(0.005)
+        await until(lambda: slow.asked)
         await session.prompt(Incoming(text="early")).result
         await recovery
         await session.prompt(Incoming(text="late")).result
