@@ -25,6 +25,7 @@ from halo_kernel import (
     TurnStarted,
     Tx,
 )
+from halo_kernel.recovery import recover_tree
 from halo_kernel.testing import Answer, Calls, FaultyStorage, NoteTool, ScriptedModel, VirtualClock, running_kernel
 
 Before = Callable[[Place, int], Callable[[Tx], object] | None]
@@ -138,3 +139,55 @@ async def test_a_storage_that_fails_at_any_write_loses_and_doubles_nothing(
         faulty.before = None
         assert (await session.prompt(Incoming(text="and now?")).result).outcome == "succeeded"
         check(await at_rest(session), note)
+
+
+class Captured:
+    """A database that keeps what it is given to write, and a lease that anybody holds."""
+
+    fn: Callable[[Tx], object]
+
+    async def write(self, fn: Callable[[Tx], object]) -> tuple[Event, ...]:
+        self.fn = fn
+        return ()
+
+    def check(self, tx: Tx) -> None:
+        """Ours."""
+
+
+async def taking_over(root: str, *, at: int, mends: bool) -> Before:
+    """Let another process take the tree's lease ahead of write `at`, mend the tree or not, and die."""
+    other = Captured()
+    await recover_tree(other, other, root, session="", clock=VirtualClock(), boot="other")  # type: ignore[arg-type]
+    left = list(range(1, at + 1))
+
+    def quicker(tx: Tx) -> None:
+        tx.execute("UPDATE leases SET member = NULL, epoch = epoch + 1 WHERE name = ?", (f"tree:{root}",))
+        if mends:
+            other.fn(tx)
+
+    def before(place: Place, number: int) -> Callable[[Tx], object] | None:
+        return quicker if place.name == "halo" and left and left.pop(0) == at else None
+
+    return before
+
+
+@pytest.mark.parametrize("mends", [False, True])
+@pytest.mark.parametrize("at", range(1, WRITES + 1))
+async def test_a_lease_lost_at_any_write_loses_and_doubles_nothing(tmp_path: Path, at: int, mends: bool) -> None:
+    """Whoever takes the tree over between any two writes: nothing is written without the lease, and the handle follows
+    the message to the turn that answers it."""
+    model, note, faulty = a_model(), NoteTool(), FaultyStorage()
+    extra = {"faulty": faulty}
+    async with running_kernel(
+        tmp_path / "home", model=model, tools=[note], extra=extra, clock=VirtualClock()
+    ) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        faulty.before = await taking_over(session.info.root, at=at, mends=mends)
+        handle = session.prompt(Incoming(text="go"))
+        result = await asyncio.wait_for(handle.result, 5)
+        events = await at_rest(session)
+        ends = check(events, note)
+        assert session._desk is None or session._desk.history == history_of(events)  # type: ignore[attr-defined]
+        assert next(e.body.text for e in events if isinstance(e.body, InputAdded)) == "go"
+        assert result.outcome == ends[0].outcome and ends[-1].outcome == "succeeded"
+        assert (await session.prompt(Incoming(text="and now?")).result).outcome == "succeeded"

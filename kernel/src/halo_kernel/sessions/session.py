@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from .. import hookspecs
 from ..access import fold_access
 from ..contracts import Lease, Tx, Update
-from ..errors import BadInput, Conflict, LeaseHeld, SessionClosed, Stopping
+from ..errors import BadInput, Conflict, LeaseHeld, LeaseLost, SessionClosed, Stopping
 from ..folds import history_of
 from ..inbox import Waiting, accept, next_batch, result_of, waiting, withdraw
 from ..journal import append, last_answer, read
@@ -52,7 +52,7 @@ class LiveSession:
         self._turn: Turn | None = None
         self._stirred = asyncio.Event()
         self._prompts: dict[int, list[PromptHandle]] = {}
-        self._yielded: list[PromptHandle] = []
+        self._yielded: list[int] = []
         self._writes: set[asyncio.Task[None]] = set()
         self._digest = ""
         self._retrying = False
@@ -125,7 +125,7 @@ class LiveSession:
             return
         if await self._seat.database.write(lambda tx: withdraw(tx, receipt.row)):
             self._settle_rows([receipt.row], TurnResult(session=self._info.id, turn="", outcome="cancelled"))
-        elif self._turn is not None and receipt.row in {row.row for row in self._turn.rows}:
+        elif self._turn is not None and receipt.row in {*self._yielded, *(row.row for row in self._turn.rows)}:
             self._turn.token.request("cancelled")
 
     async def _accept(self, message: Incoming) -> tuple[Receipt, bool]:
@@ -167,7 +167,7 @@ class LiveSession:
     # Running
 
     def stir(self) -> None:
-        """Something may have arrived by another way than `submit`."""
+        """Something may wait that did not come by `submit`: from another process, or from before a crash."""
         self._stirred.set()
         self.wake()
 
@@ -181,7 +181,9 @@ class LiveSession:
         self._driver = None
         if not task.cancelled() and (error := task.exception()) is not None:
             logger("sessions").error("session stopped running", session=self._info.id, error=repr(error))
-            self._fail_prompts(error)
+            self._desk = None
+            if not isinstance(error, LeaseLost):  # then another process answers, and handles follow the message
+                self._fail_prompts(error)
             self._retry_later()
         elif self._stirred.is_set():
             self.wake()
@@ -194,13 +196,10 @@ class LiveSession:
             self._stirred.clear()
             batch, cut = await self._seat.database.read(self._owed)
             if self._closing is not None or not (batch or cut):
-                await self._settle_elsewhere()
-                return
-            if self._desk is None:
-                if not await self._sit_down():
-                    return
-            elif not await self._take_turn(self._desk, batch):
-                return
+                break
+            if not await (self._sit_down() if self._desk is None else self._take_turn(self._desk, batch)):
+                break
+        await self._settle_elsewhere()
 
     def _owed(self, tx: Tx) -> tuple[list[Waiting], bool]:
         """Return what the next turn answers, and whether an earlier one was left without its end."""
@@ -224,18 +223,11 @@ class LiveSession:
         return not (turn.token.requested and turn.token.reason == "landed")
 
     def _finish(self, turn: Turn, result: TurnResult) -> None:
-        rows = [row.row for row in turn.rows]
+        """Settle the handles of a turn's rows; those of a turn that gave way are settled by the next one."""
+        self._yielded += [row.row for row in turn.rows]
         if result.outcome != "yielded":
+            rows, self._yielded = self._yielded, []
             self._settle_rows(rows, result)
-            return
-        # Whoever asked for a turn that gave way is answered by the next one.
-        owed = [handle for row in rows for handle in self._prompts.pop(row, [])]
-        self._yielded.extend(owed)
-
-    async def revive(self) -> None:
-        """Take over after a crash: end what was cut, then go on with what waits."""
-        if self._driver is None and await self._sit_down():
-            self.stir()
 
     async def _sit_down(self) -> bool:
         """Take the tree's lease, mend what a crash cut, and load the history. False: held elsewhere, or parked."""
@@ -257,8 +249,7 @@ class LiveSession:
 
     def _retry_later(self) -> None:
         """Look again in a second: nothing tells us when another process dies or a disk has room."""
-        self._desk = None
-        if not self._retrying:
+        if not self._retrying and self._closing is None:
             self._retrying = True
             self._seat.spawn(f"retry {self._info.id}", self._retry())
 
@@ -311,22 +302,24 @@ class LiveSession:
     # Handles
 
     def _settle_rows(self, rows: Sequence[int], result: TurnResult) -> None:
-        for handle in [*self._yielded, *(h for row in rows for h in self._prompts.pop(row, []))]:
-            handle.settle(result)
-        self._yielded.clear()
+        for row in rows:
+            for handle in self._prompts.pop(row, []):
+                handle.settle(result)
 
     async def _settle_elsewhere(self) -> None:
         """Settle the handles of messages that another process consumed, as far as it has answered them."""
         rows = list(self._prompts)
+        if not rows:
+            return
         results = await self._seat.database.read(lambda tx: [result_of(tx, row) for row in rows])
         for row, result in zip(rows, results, strict=True):
             if result is not None:
                 self._settle_rows([row], result)
-        if self._prompts and self._closing is None:
+        if self._prompts:
             self._retry_later()
 
     def _fail_prompts(self, error: BaseException) -> None:
-        handles = [*self._yielded, *(handle for found in self._prompts.values() for handle in found)]
+        handles = [handle for found in self._prompts.values() for handle in found]
         self._prompts.clear()
         self._yielded.clear()
         for handle in handles:
