@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -128,13 +129,30 @@ class Desk:
         return full
 
 
+@contextmanager
+def desk_in(folder: Path) -> Iterator[Desk]:
+    """Set up a desk in a new folder below `folder`, and take it away afterwards."""
+    base = Path(os.path.realpath(tempfile.mkdtemp(dir=folder, prefix="halo-test-")))
+    desk = Desk(base)
+    for each in (desk.folder / ".halo", desk.home, desk.halo / "secrets", desk.halo / "global"):
+        each.mkdir(parents=True)
+    try:
+        yield desk
+    finally:
+        shutil.rmtree(base)
+
+
 @pytest.fixture
 def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     # Not below /tmp, which is empty in the sandbox whatever the tools do.
-    base = Path(os.path.realpath(tempfile.mkdtemp(dir="/var/tmp", prefix="halo-test-")))
-    desk = Desk(base)
-    for folder in (desk.folder / ".halo", desk.home, desk.halo / "secrets", desk.halo / "global"):
-        folder.mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(desk.home))
-    yield desk
-    shutil.rmtree(base)
+    with desk_in(Path("/var/tmp")) as desk:
+        monkeypatch.setenv("HOME", str(desk.home))
+        yield desk
+
+
+@pytest.fixture(params=["/tmp", "/dev/shm"])
+def hidden_desk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    """A desk all of which lies where the sandbox mounts something of its own."""
+    with desk_in(Path(request.param)) as desk:
+        monkeypatch.setenv("HOME", str(desk.home))
+        yield desk

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from halo_kernel import HaloError
@@ -20,6 +20,7 @@ from .work import Work
 
 PROBE_SECONDS = 5.0
 EMPTY = ".sandbox-empty"
+SHARED = "/dev/shm"
 NOBODY = "65534"
 _NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL")
 
@@ -29,6 +30,11 @@ def confinement() -> list[str]:
     if os.geteuid() != 0:
         return [*_NAMESPACES]
     return ["--unshare-user", "--uid", NOBODY, "--gid", NOBODY, *_NAMESPACES]
+
+
+def private_folder() -> str:
+    """Return where /tmp is, by its real name: nothing can be mounted on a link."""
+    return os.path.realpath("/tmp")
 
 
 class Bubblewrap:
@@ -57,7 +63,7 @@ class Bubblewrap:
             return "there is no sandbox for this system yet", True
         if shutil.which(self.program) is None:
             return "bubblewrap (the program bwrap) is not installed", True
-        mounts = ["--ro-bind", "/", "/", "--tmpfs", "/tmp", "--proc", "/proc", "--dev", "/dev"]
+        mounts = ["--ro-bind", "/", "/", "--tmpfs", private_folder(), "--proc", "/proc", "--dev", "/dev"]
         argv = [self.program, *mounts, *confinement(), "--die-with-parent", "--", "true"]
         try:
             done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=PROBE_SECONDS)
@@ -70,9 +76,11 @@ class Bubblewrap:
 
 @dataclass(frozen=True, kw_only=True)
 class Jail:
-    """What a confined program sees. All paths are absolute, exist, and have their links resolved.
+    """What a confined program sees. All paths are absolute and exist; only those of `readable` may be links.
 
-    `writable` are folders, the workspace among them; `hidden` and `masks` (in the workspace) are replaced by nothing.
+    `writable` are folders, the workspace among them; `readable` is what a program needs although it may lie in `tmp` or
+    `SHARED`, which are empty for it; `hidden` and `masks` (in the workspace) are replaced by nothing.
+    Raises `ValueError` for a relative path.
     """
 
     program: str
@@ -83,44 +91,65 @@ class Jail:
     masks: tuple[str, ...]
     empty: str
     network: bool = True
+    tmp: str = field(default_factory=private_folder)
+
+    def __post_init__(self) -> None:
+        for path in (self.workspace, *self.writable, *self.readable, *self.hidden, *self.masks, self.empty):
+            if not os.path.isabs(path):
+                raise ValueError(f"the path {path!r} is not absolute")
 
     def argv(self, command: Sequence[str], *, cwd: str, setenv: Mapping[str, str]) -> list[str]:
-        """Return the command line. Where two mounts name one path the later wins, so the order matters."""
-        bound = (self.workspace, *self.writable)
+        """Return the command line. The program that `command` begins with is `readable` too."""
+        # What is mounted later covers what is below it: folders come before what is in them.
+        mounts = sorted(self._mounts(command[0]), key=lambda mount: len(mount[-1].rstrip("/").split("/")))
         return [
-            *(self.program, "--ro-bind", "/", "/", "--tmpfs", "/tmp"),
-            *_binds("--ro-bind", (path for path in self.readable if below("/tmp", path))),
-            *self._nothing(self.hidden),
-            *_binds("--ro-bind", () if self.writable else (self.workspace,)),
-            *_binds("--bind", self.writable),
-            # A mount point cannot be renamed: the folder that holds our database stays where it is.
-            *_binds("--bind", self._own_folder()),
-            *self._nothing(path for path in self.hidden if any(below(folder, path) for folder in bound)),
-            *self._nothing(self.masks),
-            *("--proc", "/proc", "--dev", "/dev"),
+            *(self.program, *(word for mount in mounts for word in mount)),
             *confinement(),
             *(() if self.network else ("--unshare-net",)),
             *("--clearenv", *(word for name, value in setenv.items() for word in ("--setenv", name, value))),
             *("--chdir", cwd, "--die-with-parent", "--", *command),
         ]
 
+    def _mounts(self, program: str) -> Iterator[tuple[str, ...]]:
+        """Yield the options of every mount, its place last. Of two at one place the later counts."""
+        yield from (("--ro-bind", "/", "/"), ("--tmpfs", self.tmp), ("--proc", "/proc"), ("--dev", "/dev"))
+        given = self.writable or (self.workspace,)
+        shown = list(self._shown((*self.readable, *filter(os.path.isabs, [program])), given))
+        yield from (("--ro-bind", *each) for each in shown)
+        yield from (("--bind" if self.writable else "--ro-bind", path, path) for path in given)
+        # A mount point cannot be renamed: the folder that holds our database stays where it is.
+        yield from (("--bind", path, path) for path in self._own_folder())
+        seen = (*given, *(place for _, place in shown))
+        for path in (*self.hidden, *self.masks):
+            if path not in given and (not self._covers(path) or _within(path, *seen)):
+                yield ("--tmpfs", path) if os.path.isdir(path) else ("--ro-bind", self.empty, path)
+
+    def _shown(self, paths: Iterable[str], given: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Yield source and place of what would be covered; what is a link there is found by its own name as well."""
+        seen = [*given]
+        for path in paths:
+            real = os.path.realpath(path)
+            source = self.tmp if _within(self.tmp, real) else real
+            for place in (source, path):
+                if self._covers(place) and not _within(place, *seen):
+                    seen.append(place)
+                    yield source, place
+
+    def _covers(self, path: str) -> bool:
+        return _within(path, self.tmp, SHARED)
+
     def _own_folder(self) -> Iterator[str]:
         folder = os.path.join(self.workspace, ".halo")
         if self.writable and os.path.isdir(folder) and not os.path.islink(folder):
             yield folder
 
-    def _nothing(self, paths: Iterable[str]) -> Iterator[str]:
-        for path in paths:
-            yield from ("--tmpfs", path) if os.path.isdir(path) else ("--ro-bind", self.empty, path)
 
-
-def _binds(option: str, paths: Iterable[str]) -> Iterator[str]:
-    for path in paths:
-        yield from (option, path, path)
+def _within(path: str, *folders: str) -> bool:
+    return any(below(folder, path) is not None for folder in folders)
 
 
 async def jail_for(work: Work[Any], sandbox: Bubblewrap, *, write: bool = False, readable: Sequence[str] = ()) -> Jail:
-    """Return the jail of a call. Raises `HaloError` when the workspace is gone."""
+    """Return the jail of a call; `readable` is absolute. Raises `HaloError` when the workspace is gone."""
     others = await work.place.others()
     return await asyncio.to_thread(_jail, work, sandbox, write, readable, others)
 
@@ -134,7 +163,7 @@ def _jail(work: Work[Any], sandbox: Bubblewrap, write: bool, readable: Sequence[
         program=sandbox.program,
         workspace=place.folder,
         writable=(place.folder, *filter(os.path.isdir, extra)) if write else (),
-        readable=tuple(os.path.realpath(path) for path in readable),
+        readable=tuple(readable),
         hidden=tuple(hidden_paths(place.home, place.settings)),
         masks=tuple(workspace_masks(place.folder, others)),
         empty=_empty_file(place.home),

@@ -74,16 +74,17 @@ class Searcher:
 
     async def _run(self, work: Work[Any], target: Target, batch: Sequence[str], limit: int) -> Finished:
         pattern = work.arguments.pattern
-        feed, env = b"", minimal_environment()
+        feed, env, needed = b"", minimal_environment(), list[str]()
         if self.program is None:
             argv = [sys.executable, "-S", "-m", "halo_lib_files.search"]
             env["PYTHONPATH"] = str(Path(halo_lib_files.__file__).parents[1])
+            needed = [sys.prefix, sys.base_prefix, env["PYTHONPATH"]]
             feed = json.dumps({"root": target.folder, "files": batch, "pattern": pattern, "limit": limit}).encode()
         else:
             paths = [f"./{path}" for path in batch] or [os.devnull]
             argv = [self.program, *options(pattern, limit), "--", *paths]
         if work.reach.access != "full" and not await self.sandbox.reason():
-            jail = await jail_for(work, self.sandbox, readable=(target.folder, target.base, argv[0]))
+            jail = await jail_for(work, self.sandbox, readable=(os.path.join(target.folder, target.base), *needed))
             argv = jail.argv(argv, cwd=target.folder, setenv=env)
         return await run(argv, cwd=target.folder, env=env, timeout=SECONDS, stop=work.call.cancel.wait, feed=feed)
 

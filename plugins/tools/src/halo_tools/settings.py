@@ -8,6 +8,8 @@ from msgspec import Meta, Struct
 
 # Below the kernel's own cap on a result (8000), so that the line saying how to go on is never cut away.
 RESULT_CHARS = 7800
+# A relative path would depend on where the server was started.
+Anchored = Annotated[str, Meta(pattern="^[/~]")]
 
 
 class ToolSettings(Struct, frozen=True, kw_only=True):
@@ -25,13 +27,16 @@ class ToolSettings(Struct, frozen=True, kw_only=True):
         Meta(ge=500, description="Characters of a result; keep it below limits.tool_result_render_chars."),
     ] = RESULT_CHARS
     hidden_dirs: Annotated[
-        tuple[str, ...], Meta(description="Folders hidden from sessions below full access, beside the built-in ones.")
+        tuple[Anchored, ...],
+        Meta(description="Folders hidden from sessions below full access, beside the built-in ones."),
     ] = ()
     hidden_files: Annotated[
-        tuple[str, ...], Meta(description="Files hidden from sessions below full access, beside the built-in ones.")
+        tuple[Anchored, ...],
+        Meta(description="Files hidden from sessions below full access, beside the built-in ones."),
     ] = ()
     writable_dirs: Annotated[
-        tuple[str, ...], Meta(description="Folders beside the workspace that sessions at workspace access may write.")
+        tuple[Anchored, ...],
+        Meta(description="Folders beside the workspace that sessions at workspace access may write."),
     ] = ()
     sandbox_network: Annotated[
         bool, Meta(description="Whether shell commands below full access reach the network.")
