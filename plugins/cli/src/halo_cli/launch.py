@@ -55,7 +55,10 @@ def _detached_log(home: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ServerFailed(f"the home {home} cannot be written: {error.strerror}") from error
+        raise ServerFailed(
+            f"the home {home} cannot be used: {error.strerror}",
+            advice="set HALO_HOME to a folder that you may write to",
+        ) from error
     return folder / "server.log"
 
 

@@ -16,6 +16,8 @@ def model_line(status: dict[str, Any]) -> str:
     chosen = next((offer for offer in status["models"] if offer["model"] == status["chosen"]), None)
     if chosen is None:
         return f"No model can answer: {status['reason']}"
-    if chosen.get("is_model", True):
+    if chosen["is_model"]:
         return f"Model: {chosen['model']} ({status['reason']})"
-    return f"No model is running: built-in rules answer ({status['reason']})"
+    missing = next((offer for offer in status["models"] if offer["is_model"]), None)
+    why = f" First in line is {missing['model']} ({missing['reason']})." if missing else ""
+    return f"No model is running: built-in rules answer.{why}"

@@ -95,12 +95,18 @@ def _server_options(options: argparse.Namespace) -> list[str]:
     return found
 
 
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a whole number from 0 to 65535")
+    return int(text)
+
+
 def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="halo up", description="Set up what is missing, start the server or find it, and open the chat page."
     )
     parser.add_argument("-w", "--workspace", metavar="DIR", help="folder to work in (default: the current one)")
-    parser.add_argument("-p", "--port", type=int, help="port, 0 for a free one (default: setting server.port, 9527)")
+    parser.add_argument("-p", "--port", type=_port, help="port, 0 for a free one (default: setting server.port, 9527)")
     parser.add_argument("--host", help="address to listen on (default: this machine only)")
     parser.add_argument("-d", "--detach", action="store_true", help="leave the server running in the background")
     parser.add_argument("--no-browser", dest="browser", action="store_false", help="print the link, open nothing")
