@@ -42,13 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def sentence(error: HaloError) -> str:
     """Return an error as one line for a terminal: where, what, and what to do next."""
-    where = ""
-    if isinstance(error, BadFile):
-        where = f"{error.path}:{error.line}: " if error.line else f"{error.path}: "
     text = error.message.rstrip()
+    if isinstance(error, BadFile) and error.path not in text:
+        text = f"{error.path}:{error.line}: {text}" if error.line else f"{error.path}: {text}"
     if error.advice:
-        text = f"{text.rstrip('.')}. {error.advice[:1].upper()}{error.advice[1:]}"
-    return where + text
+        text = f"{text.rstrip('.')}. {error.advice[:1].upper()}{error.advice[1:].rstrip()}"
+    return text if text.endswith((".", "!", "?", "…", ":")) else f"{text}."
 
 
 def _found() -> Mapping[str, list[EntryPoint]]:
