@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Iterable
 from contextlib import suppress
 
 from ..errors import StorageUnavailable
@@ -18,22 +16,21 @@ class SqliteBell:
         self._bells = bells
         self._loop = asyncio.get_running_loop()
         self._rung = asyncio.Event()
-        self._closed = False
+        bells.add(self)
 
     async def wait(self) -> None:
         """Return once the topic was notified after the last `wait`, or listening has ended meanwhile.
 
         Raises `StorageUnavailable` when it had ended before.
         """
-        if self._closed:
+        if self not in self._bells:
             raise StorageUnavailable(f"Nobody listens to {self.topic!r} any more.")
         await self._rung.wait()
         self._rung.clear()
 
     def close(self) -> None:
         """Stop listening."""
-        self._bells.remove(self)
-        self._closed = True
+        self._bells.discard(self)
         self.ring()
 
     def ring(self) -> None:
@@ -42,44 +39,16 @@ class SqliteBell:
             self._loop.call_soon_threadsafe(self._rung.set)
 
 
-class Bells:
-    """All bells of one database."""
+class Bells(set[SqliteBell]):
+    """The bells of one database that listen; any thread adds, removes and rings, since each of these is one call."""
 
-    def __init__(self) -> None:
-        self._by_topic: dict[str, set[SqliteBell]] = {}
-        self._changing = threading.Lock()
-
-    @property
-    def listening(self) -> bool:
-        """Whether any bell listens."""
-        return bool(self._by_topic)
-
-    def add(self, topic: str) -> SqliteBell:
-        """Return a bell that is already listening."""
-        bell = SqliteBell(self, topic)
-        with self._changing:
-            self._by_topic.setdefault(topic, set()).add(bell)
-        return bell
-
-    def remove(self, bell: SqliteBell) -> None:
-        """Forget a bell, if it is not forgotten."""
-        with self._changing:
-            left = self._by_topic.get(bell.topic, set())
-            left.discard(bell)
-            if not left:
-                self._by_topic.pop(bell.topic, None)
-
-    def ring(self, topic: str | None) -> None:
+    def ring(self, topic: str | None = None) -> None:
         """Ring the bells of a topic, of all topics for None."""
-        for bell in self._of(topic):
-            bell.ring()
+        for bell in tuple(self):
+            if topic in (None, bell.topic):
+                bell.ring()
 
     def close(self) -> None:
         """End all listening; who waits is woken."""
-        for bell in self._of(None):
+        for bell in tuple(self):
             bell.close()
-
-    def _of(self, topic: str | None) -> Iterable[SqliteBell]:
-        with self._changing:
-            topics = list(self._by_topic) if topic is None else [topic]
-            return [bell for name in topics for bell in self._by_topic.get(name, ())]

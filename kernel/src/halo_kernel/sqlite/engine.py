@@ -15,7 +15,7 @@ from ..clock import SystemClock
 from ..contracts import Bell, Clock, Lease, Migration, Place, Tx
 from ..errors import StorageUnavailable
 from ..leases import Leases, forget
-from .bells import Bells
+from .bells import Bells, SqliteBell
 from .files import is_own_file, prepare
 from .filesystems import is_network
 from .jobs import Job
@@ -71,7 +71,7 @@ class SqliteDatabase:
     def listen(self, topic: str) -> Bell:
         """Return a bell that is already listening, for the running loop. Raises `StorageUnavailable` when closed."""
         self._refuse_closed()
-        bell = self._bells.add(topic)
+        bell = SqliteBell(self._bells, topic)
         self._writer.wake()
         return bell
 

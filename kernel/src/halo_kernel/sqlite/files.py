@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from ..contracts import Place
 from ..errors import BadInput, StorageUnavailable
 
 SUFFIXES = ("", "-wal", "-shm", "-journal")
+OPEN: list[str] = []  # the databases that this process has open, one entry an opening; each change is one call
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -30,17 +30,13 @@ def prepare(place: Place) -> Path:
         if path.is_symlink() or (path.exists() and not path.is_file()):
             raise StorageUnavailable(f"{path} is a link or no file; a database is opened only where it lies.")
         if secret:
-            _hide(path)
+            path.parent.chmod(0o700)
+            with suppress(FileExistsError):  # an existing file may be open here: no descriptor of it is closed
+                path.touch(0o600, exist_ok=False)
+            path.chmod(0o600)
     except OSError as error:
         raise StorageUnavailable(f"{place.directory} cannot hold a database: {error.strerror}.") from error
     return path
-
-
-def _hide(path: Path) -> None:
-    path.parent.chmod(0o700)
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    path.chmod(0o600)
 
 
 def identity(path: str | Path | int) -> tuple[int, int] | None:
@@ -52,58 +48,20 @@ def identity(path: str | Path | int) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-class OwnFiles:
-    """The databases that this process has open. Who asks takes no lock: the names are replaced, never changed."""
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """Start anew, as in a forked child, whose descriptors guard nothing."""
-        self._open: list[str] = []
-        self._names: tuple[str, ...] = ()
-        self._changing = threading.Lock()
-
-    def add(self, path: Path) -> None:
-        """Remember an open database."""
-        with self._changing:
-            self._open.append(str(path))
-            self._rename()
-
-    def remove(self, path: Path) -> None:
-        """Forget one opening of a database."""
-        with self._changing:
-            self._open.remove(str(path))
-            self._rename()
-
-    def _rename(self) -> None:
-        """Set every name that SQLite may use now or later."""
-        self._names = tuple(path + suffix for path in dict.fromkeys(self._open) for suffix in SUFFIXES)
-
-    def holds(self, path: str | Path | int) -> bool:
-        """Tell whether a path or descriptor is one of ours, also one that SQLite has yet to create."""
-        wanted = identity(path)
-        if wanted is not None:
-            return any(identity(name) == wanted for name in self._names)
-        if isinstance(path, int) or "\0" in str(path):
-            return False
-        folder, name = os.path.split(os.path.realpath(path))
-        parent = identity(folder)
-        return parent is not None and any(
-            name.casefold() == own.casefold() and identity(place) == parent
-            for place, own in map(os.path.split, self._names)
-        )
-
-
-OWN = OwnFiles()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=OWN.forget)
-
-
 def is_own_file(path: str | Path | int) -> bool:
     """Tell whether a path or an open descriptor is a file of a database that this process has open.
 
     Files are compared by device and inode, so links of both kinds are seen through. `-wal`, `-shm` and `-journal` are
     included, whether they exist at this moment or not.
     """
-    return OWN.holds(path)
+    names = [name + suffix for name in set(OPEN) for suffix in SUFFIXES]
+    wanted = identity(path)
+    if wanted is not None:
+        return any(identity(name) == wanted for name in names)
+    if isinstance(path, int) or "\0" in str(path):
+        return False
+    folder, name = os.path.split(os.path.realpath(path))
+    parent = identity(folder)
+    return parent is not None and any(
+        name.casefold() == own.casefold() and identity(place) == parent for place, own in map(os.path.split, names)
+    )

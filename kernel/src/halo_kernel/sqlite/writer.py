@@ -19,7 +19,7 @@ from .batches import Batches
 from .bells import Bells
 from .connection import BUSY_SECONDS, Connection, wal_size
 from .failures import unavailable
-from .files import OWN
+from .files import OPEN
 from .jobs import Job, Outcome, deliver
 from .reader import Readers
 from .schema import migrate, refuse_newer
@@ -74,11 +74,11 @@ class Writer:
         self._queue.put(Signal.STOP)
 
     def _run(self) -> None:
-        OWN.add(self._path)  # before the first descriptor, which must not be closed under us either
+        OPEN.append(str(self._path))  # before the first descriptor, which must not be closed under us either
         try:
             self._serve()
         finally:
-            OWN.remove(self._path)
+            OPEN.remove(str(self._path))
             self.closed.set_result(None)
 
     def _serve(self) -> None:
@@ -173,7 +173,7 @@ class Writer:
             connection.command("PRAGMA query_only=OFF")
 
     def _listens(self) -> bool:
-        return self._bells.listening and not self._alone
+        return bool(self._bells) and not self._alone
 
     def _poll(self, connection: Connection) -> None:
         """Ring every bell when another connection has committed since the last look."""
@@ -182,7 +182,7 @@ class Writer:
             seen = self._version(connection)
             if seen != self._seen:
                 self._seen = seen
-                self._bells.ring(None)
+                self._bells.ring()
 
     def _version(self, connection: Connection) -> int:
         return int(connection.command("PRAGMA data_version")[0][0])
