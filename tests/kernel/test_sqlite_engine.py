@@ -17,6 +17,7 @@ import pytest
 from halo_kernel import BadInput, Migration, Place, StorageUnavailable, Tx
 from halo_kernel.sqlite import SqliteStorage, is_own_file
 from halo_kernel.sqlite.engine import SqliteDatabase
+from halo_kernel.testing.rehearsal import Rehearsed
 
 SCHEMA = """
 CREATE TABLE kv(key TEXT PRIMARY KEY, value);
@@ -396,8 +397,8 @@ async def test_a_file_that_goes_away_is_noticed(tmp_path: Path) -> None:
 
 
 async def test_run_twice_finds_impure_functions(tmp_path: Path) -> None:
-    """With `run_twice`, what gives something else the second time is refused; what is pure works as ever."""
-    database = await _open(tmp_path, run_twice=True)
+    """With a rehearsal, what gives something else the second time is refused; what is pure works as ever."""
+    database = await _open(tmp_path, rehearsal=Rehearsed)
     calls: list[int] = []
 
     def counts(tx: Tx) -> str:

@@ -142,10 +142,11 @@ async def test_failed_commit_never_comes_back(tmp_path: Path, start: Start) -> N
     assert await compiler.wait() == 0
     peer = await start(env={"LD_PRELOAD": str(library), "FAIL_SYNC": str(flag)})
     await peer.ask("put", key="before")
-    flag.touch()
-    error, _ = await peer.ask("put", key="failed")
-    assert error == "StorageUnavailable"
-    assert not flag.exists()
+    for key in ("failed", "failed again"):
+        flag.touch()
+        error, _ = await peer.ask("put", key=key)
+        assert error == "StorageUnavailable"
+        assert not flag.exists()
     await peer.kill()
     database = await _open(tmp_path)
     assert await database.read(_keys) == {"before"}

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
-import weakref
-from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from .contracts import Clock, Database, Tx
 from .errors import LeaseHeld, LeaseLost, StorageUnavailable
@@ -24,90 +22,54 @@ CREATE TABLE IF NOT EXISTS members(
     id TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, started INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS leases(name TEXT PRIMARY KEY, member TEXT, epoch INTEGER NOT NULL);
 """
-
-
-def _lock(descriptor: int, *, shared: bool) -> bool:
-    """Lock an open file: shared at once or not at all, exclusive with waiting. Returns whether it is locked."""
-    import fcntl  # absent on Windows, where databases are opened alone and no member needs a lock
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB if shared else fcntl.LOCK_EX)
-    except BlockingIOError:
-        return False
-    return True
+_held: set[int] = set()  # the descriptors of this process's locks
 
 
 class MemberLock:
-    """The lock file of one member, held until `leave`. Who may read the folder may look whether it is held."""
+    """The lock file of one member, held until `leave`. Nobody knows its name before: `join` makes it, a claim tells."""
 
     def __init__(self, folder: Path, member: str) -> None:
-        self.path = folder / member
-        self._mode = folder.stat().st_mode & 0o666
-        self._descriptor = self._join(folder / f".{member}")
-        _locks.add(self)
+        import fcntl  # absent on Windows, where databases are opened alone and no member needs a lock
 
-    def _join(self, draft: Path) -> int:
-        """Lock under a draft name and rename: a file that others can find under a member's name is always locked."""
-        while True:
-            descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, self._mode)
-            try:
-                if _lock(descriptor, shared=False):
-                    os.rename(draft, self.path)
-                    return descriptor
-            except FileNotFoundError:
-                pass  # somebody took the draft, not locked yet, for a dead member's
-            except BaseException:
-                os.close(descriptor)
-                raise
-            os.close(descriptor)
+        self.path = folder / member
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, folder.stat().st_mode & 0o666)
+        _held.add(self._descriptor)
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
 
     def leave(self) -> None:
         """Remove the file and give the lock back."""
-        _locks.discard(self)
         with suppress(OSError):
             self.path.unlink()
-        self.forget()
-
-    def forget(self) -> None:
-        """Close the descriptor: in a forked child, which would keep the lock beyond its parent's death."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        if self._descriptor in _held:
+            _held.remove(self._descriptor)
+            os.close(self._descriptor)
 
 
-_locks: weakref.WeakSet[MemberLock] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for lock in list(_locks):
-        lock.forget()
-    _locks.clear()
+def _drop_locks() -> None:
+    """Close all in a forked child, which would keep them beyond its parent's death."""
+    while _held:
+        os.close(_held.pop())
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_drop_locks)
 
 
 def is_alive(path: Path) -> bool:
     """Tell whether a living process holds the member's lock file; a dead one's file is removed."""
+    import fcntl
+
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True  # not ours to look at, so not ours to judge
-    try:
-        if not _lock(descriptor, shared=True):
-            return True
-        with suppress(OSError):
-            path.unlink()
-        return False
-    finally:
-        os.close(descriptor)
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: many may look at once
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError)  # locked, or not ours to look at and so not ours to judge
+    with suppress(OSError):
+        path.unlink()
+    return False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Member:
+class Member(NamedTuple):
     """One open database of one process, as the others see it."""
 
     id: str
@@ -142,15 +104,12 @@ class HeldLease:
         )
 
 
-def claim(tx: Tx, *, name: str, member: Member, dead: tuple[str, int] | None) -> tuple[str, int]:
-    """Take the lease when it is free, ours already, or still `dead`'s; return its holder and epoch."""
+def claim(tx: Tx, *, name: str, member: Member) -> tuple[str, int]:
+    """Take the lease when it is free; return its holder and epoch."""
     holder, epoch = tx.one("SELECT member, epoch FROM leases WHERE name = ?", (name,)) or (None, 0)
-    if holder is not None and (holder == member.id or (holder, epoch) != dead):
+    if holder is not None:
         return holder, epoch
-    tx.execute(
-        "INSERT INTO members(id, host, pid, started) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
-        (member.id, member.host, member.pid, member.started),
-    )
+    tx.execute("INSERT INTO members(id, host, pid, started) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING", member)
     tx.execute(
         "INSERT INTO leases(name, member, epoch) VALUES (?, ?, ?)"
         " ON CONFLICT (name) DO UPDATE SET member = excluded.member, epoch = excluded.epoch",
@@ -165,11 +124,10 @@ def describe(tx: Tx, member: str) -> str:
     return f"process {row[0]} on {row[1]}" if row else "an unknown process"
 
 
-def forget(tx: Tx, members: Collection[str]) -> None:
-    """Free what these members hold and remove them."""
-    for member in members:
-        tx.execute("UPDATE leases SET member = NULL WHERE member = ?", (member,))
-        tx.execute("DELETE FROM members WHERE id = ?", (member,))
+def forget(tx: Tx, member: str) -> None:
+    """Free what a member holds and remove it. A dead one stays dead: no id is used twice."""
+    tx.execute("UPDATE leases SET member = NULL WHERE member = ?", (member,))
+    tx.execute("DELETE FROM members WHERE id = ?", (member,))
 
 
 class Leases:
@@ -178,60 +136,42 @@ class Leases:
     def __init__(self, database: Database, folder: Path, *, clock: Clock, alone: bool) -> None:
         self._database = database
         self._folder = folder
-        self._alone = alone
         self._clock = clock
+        self._alone = alone
         self._lock: MemberLock | None = None
-        self._joining = threading.Lock()
-        self._over = False
-        self.member: Member | None = None
+        self._member: Member | None = None
 
-    async def take(self, name: str) -> HeldLease:
-        """Take a lease, or raise `LeaseHeld` when a living member holds it."""
-        member = self.member or await self._join()
-        dead: tuple[str, int] | None = None
-        while True:
-            holder, epoch = await self._database.write(partial(claim, name=name, member=member, dead=dead))
-            if holder == member.id:
-                return HeldLease(name=name, epoch=epoch, member=holder, database=self._database)
-            if self._lives(holder):
-                who = await self._database.read(partial(describe, member=holder))
-                raise LeaseHeld(f"The lease {name!r} is held by {who}.", holder=who)
-            dead = (holder, epoch)
-
-    def _lives(self, member: str) -> bool:
-        return not self._alone and is_alive(self._folder / member)
-
-    async def _join(self) -> Member:
-        with self._joining:
-            joined = self.member or self._enter()
-        others: list[str] = await self._database.read(
-            lambda tx: [row[0] for row in tx.execute("SELECT id FROM members")]
-        )
-        dead = [other for other in others if other != joined.id and not self._lives(other)]
-        if dead:
-            await self._database.write(partial(forget, members=dead))
-        return joined
-
-    def _enter(self) -> Member:
-        if self._over:
-            raise StorageUnavailable(f"No lease can be taken: the database of {self._folder} is closed.")
-        member = Member(
-            id=self._clock.new_id(128), host=socket.gethostname(), pid=os.getpid(), started=self._clock.now()
-        )
+    def join(self) -> Member:
+        """Return our member, made and locked the first time. One caller at a time, and none after `leave`."""
+        if self._member is not None:
+            return self._member
+        member = Member(self._clock.new_id(128), socket.gethostname(), os.getpid(), self._clock.now())
         if not self._alone:
             try:
                 self._folder.mkdir(mode=self._folder.parent.stat().st_mode & 0o777, exist_ok=True)
                 self._lock = MemberLock(self._folder, member.id)
             except OSError as error:
                 raise StorageUnavailable(f"No lock can be held in {self._folder}: {error.strerror}.") from error
-        self.member = member
+        self._member = member
         return member
 
+    async def take(self, name: str, member: Member) -> HeldLease:
+        """Take a lease, or raise `LeaseHeld` when a living member holds it."""
+        while True:
+            holder, epoch = await self._database.write(partial(claim, name=name, member=member))
+            if holder == member.id:
+                return HeldLease(name=name, epoch=epoch, member=holder, database=self._database)
+            if not self._alone and is_alive(self._folder / holder):
+                who = await self._database.read(partial(describe, member=holder))
+                raise LeaseHeld(f"The lease {name!r} is held by {who}.", holder=who)
+            await self._database.write(partial(forget, member=holder))
+
+    def resign(self, tx: Tx) -> None:
+        """Free what we hold, as the last write."""
+        if self._member is not None:
+            forget(tx, self._member.id)
+
     def leave(self) -> None:
-        """Give the lock back, after the database is closed; nobody joins any more."""
-        with self._joining:
-            self._over = True
-            self.member = None
-            lock, self._lock = self._lock, None
-        if lock is not None:
-            lock.leave()
+        """Give the lock back, once the database is closed."""
+        if self._lock is not None:
+            self._lock.leave()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import os
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,54 +13,56 @@ import apsw
 
 from ..contracts import Row, Tx, Value
 from ..errors import BadInput, StorageUnavailable
-from .failures import UNAVAILABLE, unavailable
 
 T = TypeVar("T")
-BUSY_SECONDS = 10.0
 _REFUSED = {apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT, apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH}
-_PRAGMAS = {
-    "integrity_check",
-    "quick_check",
-    "foreign_key_check",
-    "table_info",
-    "table_xinfo",
-    "index_list",
-    "index_info",
-}
+_PRAGMAS = {"integrity_check", "quick_check", "foreign_key_check", "table_info", "index_list", "index_info"}
 _WAL_LIMIT = 16 * 1024 * 1024  # bytes that a checkpointed -wal keeps on disk
+_OWNER = "Check the owner and the permissions of the file and its folder."
+_OTHERS = "See which process has it open; on a network file system only one can have it."
+_FAILURES: dict[type[apsw.Error], tuple[str, str]] = {
+    apsw.BusyError: ("is in use by another process and did not become free", _OTHERS),
+    apsw.ProtocolError: ("cannot be locked", _OTHERS),
+    apsw.FullError: ("cannot grow: the disk is full", "Free some space; nothing was written."),
+    apsw.IOError: ("cannot be read or written: the disk reported an error", "Check the disk."),
+    apsw.ReadOnlyError: ("is not writable", _OWNER),
+    apsw.CantOpenError: ("cannot be opened", _OWNER),
+    apsw.CorruptError: ("is damaged", "Restore it from a backup."),
+    apsw.NotADBError: ("is not a database", "Move the file away, or restore it from a backup."),
+}
+_UNAVAILABLE = tuple(_FAILURES)
+
+
+def unavailable(path: Path, error: apsw.Error) -> StorageUnavailable:
+    """Return the error that callers see, with its cause; the file's name is in the sentence."""
+    sentence, advice = _FAILURES.get(type(error), ("cannot be used", ""))
+    found = StorageUnavailable(f"The database {path} {sentence} ({error}).", advice=advice)
+    found.__cause__ = error
+    return found
 
 
 class SqliteTx:
     """One transaction, for the time its function runs. Rows are read whole, so they may outlive it."""
 
-    def __init__(self, connection: Connection, *, log: list[object] | None = None) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection: Connection | None = connection
-        self._log = log
 
     def execute(self, sql: str, args: Sequence[Value] = ()) -> Iterator[Row]:
         """Run one statement and return its rows, all of them read already."""
-        return iter(self._rows(sql, args))
+        if self._connection is None:
+            raise RuntimeError("The transaction is over: a function uses its Tx only while it runs.")
+        return iter(self._connection.statement(sql, args))
 
     def one(self, sql: str, args: Sequence[Value] = ()) -> Row | None:
         """Run one statement and return its first row, or None."""
-        return next(iter(self._rows(sql, args)), None)
-
-    def _rows(self, sql: str, args: Sequence[Value]) -> list[Row]:
-        if self._connection is None:
-            raise RuntimeError("The transaction is over: a function uses its Tx only while it runs.")
-        _check(sql, args)
-        if self._log is not None:
-            self._log.append((sql, tuple(args)))
-        return self._connection.statement(sql, args)
+        return next(self.execute(sql, args), None)
 
     def end(self) -> None:
         """Refuse any further statement."""
         self._connection = None
 
 
-def _check(sql: str, args: Sequence[Value]) -> None:
-    if "\0" in sql:
-        raise BadInput("A statement must not contain U+0000.", field="sql")
+def _check(args: Sequence[Value]) -> None:
     for position, value in enumerate(args):
         if isinstance(value, str) and "\0" in value:
             raise BadInput(f"Argument {position + 1} contains U+0000, which is no text to keep.", field="args")
@@ -68,49 +71,44 @@ def _check(sql: str, args: Sequence[Value]) -> None:
 
 
 class Connection:
-    """An open connection with its guard: while a function runs, it cannot begin, commit, attach or set pragmas."""
+    """An open connection with its guard: while a function runs, it cannot begin, commit, attach or set pragmas.
 
-    def __init__(self, path: Path, *, create: bool, busy_seconds: float = BUSY_SECONDS) -> None:
+    Every method raises `StorageUnavailable` for what SQLite reports of the file, the disk and other processes.
+    """
+
+    def __init__(self, path: Path, *, reads: bool = False, busy_seconds: float) -> None:
         self.path = path
+        self._busy_seconds = busy_seconds
         self._guarded = False
-        self._reading = False
-        flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
-        self._raw = apsw.Connection(str(path), flags=flags)
+        flags = apsw.SQLITE_OPEN_READONLY if reads else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        try:
+            self._raw = apsw.Connection(str(path), flags=flags)
+        except apsw.Error as error:
+            raise unavailable(path, error) from error
+        if self._raw.readonly("main") and not reads:  # which SQLite falls back to without a word
+            raise unavailable(path, apsw.ReadOnlyError("no permission to write"))
         # apsw's stub names collections.abc.Buffer, which Python 3.11 lacks
         self._execute: Callable[..., Any] = self._raw.execute  # pyright: ignore[reportUnknownMemberType]
-        self.set_busy_timeout(busy_seconds)
+        self._raw.set_busy_timeout(round(busy_seconds * 1000))
         self._raw.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
         self._raw.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
         self._raw.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         self._raw.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         self._raw.authorizer = self._authorize
 
-    def set_busy_timeout(self, seconds: float) -> None:
-        """Set how long a statement waits for another process."""
-        self._raw.set_busy_timeout(round(seconds * 1000))
-
-    def keep_wal(self, keep: bool) -> None:
-        """Leave the -wal as it is when the last connection closes."""
-        self._raw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(keep))
-
-    def refuse_readonly(self) -> None:
-        """Raise when SQLite could open the file for reading only, which it does without a word."""
-        if self._raw.readonly("main"):
-            raise unavailable(self.path, apsw.ReadOnlyError("no permission to write"))
-
-    def share(self) -> None:
-        """Become one of several connections: WAL, which survives a crash of the process and of the machine."""
-        mode = self.command("PRAGMA journal_mode=WAL")[0][0]
-        if mode != "wal":
-            raise StorageUnavailable(f"The database {self.path} stays in journal mode {mode!r}; WAL is needed.")
-        self._settle()
-
-    def take_alone(self) -> None:
-        """Become the only connection: the first transaction locks all others out until it is closed."""
-        self.command("PRAGMA journal_mode=TRUNCATE")
-        self._settle()
-
-    def _settle(self) -> None:
+    def journal(self, mode: str) -> None:
+        """Set the journal mode, and that a commit survives a crash of the machine."""
+        end = time.monotonic() + self._busy_seconds
+        found = ""
+        while not found:  # SQLite does not wait by itself for others that are opening or closing right now
+            try:
+                found = self.command(f"PRAGMA journal_mode={mode}")[0][0]
+            except StorageUnavailable as error:
+                if not isinstance(error.__cause__, apsw.BusyError) or time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
+        if found != mode:
+            raise StorageUnavailable(f"The database {self.path} stays in journal mode {found!r}; it needs {mode!r}.")
         self.command("PRAGMA synchronous=FULL")
         self.command(f"PRAGMA journal_size_limit={_WAL_LIMIT}")
 
@@ -119,20 +117,31 @@ class Connection:
         """Whether SQLite has a transaction open."""
         return self._raw.in_transaction
 
-    def command(self, sql: str, args: Sequence[Value] = ()) -> list[Row]:
-        """Run a statement of the engine's own. It is not cached: the cache would lead a function past the guard."""
-        rows: list[Row] = self._execute(sql, tuple(args), can_cache=False).fetchall()
+    def version(self) -> int:
+        """Return a number that changes when another connection commits."""
+        return int(self.command("PRAGMA data_version")[0][0])
+
+    def command(self, sql: str) -> list[Row]:
+        """Run a statement of the engine's own; a broken constraint alone is raised as it is.
+
+        It is not cached: the cache would lead a function past the guard.
+        """
+        try:
+            rows: list[Row] = self._execute(sql, can_cache=False).fetchall()
+        except apsw.ConstraintError:
+            raise
+        except apsw.Error as error:
+            raise unavailable(self.path, error) from error
         return rows
 
     def statement(self, sql: str, args: Sequence[Value]) -> list[Row]:
-        """Run a statement of a function."""
+        """Run a statement of a function; what is the function's own fault is raised as it is."""
+        _check(args)
         if not self._raw.in_transaction:
             raise StorageUnavailable(f"The transaction on {self.path} was ended by SQLite.")
         try:
             rows: list[Row] = self._execute(sql, tuple(args)).fetchall()
-        except UNAVAILABLE as error:
-            if self._reading and isinstance(error, apsw.ReadOnlyError):
-                raise BadInput("A function given to read does not write.", field="sql") from error
+        except _UNAVAILABLE as error:
             raise unavailable(self.path, error) from error
         except apsw.AuthError as error:
             raise BadInput("A function never begins, commits, attaches or sets pragmas.", field="sql") from error
@@ -140,9 +149,9 @@ class Connection:
             raise BadInput(f"An argument cannot be kept: {error}.", field="args") from error
         return rows
 
-    def call(self, fn: Callable[[Tx], T], *, log: list[object] | None = None) -> T:
+    def call(self, fn: Callable[[Tx], T]) -> T:
         """Run a function in the transaction that is open."""
-        tx = SqliteTx(self, log=log)
+        tx = SqliteTx(self)
         self._guarded = True
         try:
             result = fn(tx)
@@ -156,34 +165,27 @@ class Connection:
 
     def read(self, fn: Callable[[Tx], T]) -> T:
         """Run a function on one snapshot."""
-        self.command("BEGIN DEFERRED")
-        self._reading = True
+        self.command("BEGIN")
         try:
             return self.call(fn)
+        except StorageUnavailable as error:
+            if isinstance(error.__cause__, apsw.ReadOnlyError):
+                raise BadInput("A function given to read does not write.", field="sql") from error
+            raise
         finally:
-            self._reading = False
             self.rollback()
 
     def rollback(self) -> None:
-        """End the transaction, if SQLite has not."""
+        """End the transaction, if SQLite has not; where that fails, the next one cannot begin and says so."""
         if self._raw.in_transaction:
-            self.command("ROLLBACK")
+            with suppress(StorageUnavailable):
+                self.command("ROLLBACK")
 
-    def close(self) -> None:
-        """Close for good."""
+    def close(self, *, keep_wal: bool = False) -> None:
+        """Close for good; `keep_wal` leaves the -wal as it is when this is the last connection."""
+        self._raw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(keep_wal))
         self._raw.close(True)
 
-    def _authorize(self, operation: int, first: str | None, second: str | None, *_: object) -> int:
-        if not self._guarded:
-            return apsw.SQLITE_OK
-        if operation in _REFUSED or (operation == apsw.SQLITE_PRAGMA and first not in _PRAGMAS):
-            return apsw.SQLITE_DENY
-        return apsw.SQLITE_OK
-
-
-def wal_size(path: Path) -> int:
-    """Return how many bytes wait in the -wal of a database."""
-    try:
-        return os.stat(f"{path}-wal").st_size
-    except OSError:
-        return 0
+    def _authorize(self, operation: int, first: str | None, *_: object) -> int:
+        refused = operation in _REFUSED or (operation == apsw.SQLITE_PRAGMA and first not in _PRAGMAS)
+        return apsw.SQLITE_DENY if self._guarded and refused else apsw.SQLITE_OK

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,44 +17,42 @@ class Job:
 
     fn: Callable[[Tx], Any]
     future: asyncio.Future[Any]
-    loop: asyncio.AbstractEventLoop
     writes: bool
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome:
     """How a function ended: its result, or what its caller gets raised."""
 
-    job: Job
     result: Any = None
     error: BaseException | None = None
 
 
-def deliver(outcomes: Iterable[Outcome]) -> None:
+def attempt(run: Callable[[], Any]) -> Outcome:
+    """Run something and keep how it ended. What a future would take for something else is wrapped."""
+    try:
+        return Outcome(result=run())
+    except BaseException as error:
+        if isinstance(error, Exception) and not isinstance(error, StopIteration):
+            return Outcome(error=error)
+        wrapped = RuntimeError(f"The function given to the database raised {error!r}.")
+        wrapped.__cause__ = error
+        return Outcome(error=wrapped)
+
+
+def deliver(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> None:
     """Hand outcomes to their callers: one wake-up a loop. A loop that is closed has no callers left."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Outcome]] = {}
-    for outcome in outcomes:
-        by_loop.setdefault(outcome.job.loop, []).append(outcome)
-    for loop, ended in by_loop.items():
+    ended = [(job.future, outcome) for job, outcome in zip(jobs, outcomes, strict=True)]
+    for loop in {future.get_loop() for future, _ in ended}:
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_settle, ended)
+            loop.call_soon_threadsafe(_settle, [each for each in ended if each[0].get_loop() is loop])
 
 
-def _settle(outcomes: list[Outcome]) -> None:
-    for outcome in outcomes:
-        future = outcome.job.future
+def _settle(ended: Sequence[tuple[asyncio.Future[Any], Outcome]]) -> None:
+    for future, outcome in ended:
         if future.done():
             continue
         if outcome.error is None:
             future.set_result(outcome.result)
         else:
-            future.set_exception(_raisable(outcome.error))
-
-
-def _raisable(error: BaseException) -> BaseException:
-    """Wrap what a future cannot carry without being taken for something else."""
-    if isinstance(error, Exception) and not isinstance(error, StopIteration):
-        return error
-    wrapped = RuntimeError(f"The function given to the database raised {error!r}.")
-    wrapped.__cause__ = error
-    return wrapped
+            future.set_exception(outcome.error)

@@ -12,6 +12,7 @@ from ..leases import TABLES
 from .connection import Connection
 
 _TABLES = "CREATE TABLE IF NOT EXISTS schema(version INTEGER PRIMARY KEY, min_reader INTEGER NOT NULL);" + TABLES
+_NEWEST = "SELECT coalesce(max(version), 0), coalesce(max(min_reader), 0) FROM schema"
 
 
 def in_order(migrations: Sequence[Migration]) -> list[Migration]:
@@ -23,30 +24,23 @@ def in_order(migrations: Sequence[Migration]) -> list[Migration]:
     return steps
 
 
-def refuse_newer(connection: Connection, steps: Sequence[Migration]) -> None:
-    """Raise `NewerData` when the database needs a newer version than the newest known step; reads only."""
-    if not connection.command("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'schema'"):
-        return
-    needed = connection.command("SELECT max(min_reader) FROM schema")[0][0] or 0
-    known = steps[-1].version if steps else 0
-    if needed > known:
-        raise NewerData(
-            f"{connection.path} was written by a newer version (it needs schema {needed}, this one knows {known}).",
-            advice="Use the newer version, or restore a backup from before the update. The file was not changed.",
-        )
-
-
 def migrate(connection: Connection, steps: Sequence[Migration]) -> None:
     """Apply in one transaction the steps that the database has not seen, in order of version.
 
+    Raises `NewerData` when the database needs a newer version than the newest known step; it is not changed then.
     Foreign keys are off meanwhile, so that a step may rebuild a table, and all of them are checked before the commit.
     """
     connection.command("PRAGMA foreign_keys=OFF")
     connection.command("BEGIN EXCLUSIVE")
     try:
-        refuse_newer(connection, steps)  # somebody may have been here since the first look
         connection.command(_TABLES)
-        seen = connection.command("SELECT coalesce(max(version), 0) FROM schema")[0][0]
+        seen, needed = connection.command(_NEWEST)[0]
+        known = steps[-1].version if steps else 0
+        if needed > known:
+            raise NewerData(
+                f"{connection.path} was written by a newer version (it needs schema {needed}, this one knows {known}).",
+                advice="Use the newer version, or restore a backup from before the update. The file was not changed.",
+            )
         missing = [step for step in steps if step.version > seen]
         for step in missing:
             _apply(connection, step)

@@ -8,6 +8,7 @@ from typing import TypeVar
 from ..contracts import Bell, Database, Lease, Migration, Place, Storage, Tx
 from ..hookspecs import hook
 from ..sqlite import SqliteStorage
+from .rehearsal import Rehearsed
 
 T = TypeVar("T")
 Before = Callable[[Place, int], Callable[[Tx], object] | None]
@@ -25,7 +26,7 @@ class FaultyStorage:
 
     def __init__(self, before: Before | None = None) -> None:
         self.before = before
-        self._inner = SqliteStorage(run_twice=True)
+        self._inner = SqliteStorage(rehearsal=Rehearsed)
 
     @hook
     def provide_storage(self) -> Sequence[Storage]:
