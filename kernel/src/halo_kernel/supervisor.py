@@ -1,14 +1,46 @@
-"""Named background tasks that end with the server; a failure is logged by name and harms nobody else."""
+"""Work of others and its tasks: what fails harms nobody else, and nothing waits for the deaf."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Awaitable, Coroutine
+from typing import Any, TypeVar
 
 from .log import logger
 
+T = TypeVar("T")
+
 _END_SECONDS = 3.0
+_left_behind: set[asyncio.Task[Any]] = set()
+
+
+async def contained(work: Awaitable[T]) -> T:
+    """Await a plugin's work; `SystemExit` and its like, which would end the event loop, are its error."""
+    try:
+        return await work
+    except (Exception, asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise RuntimeError(f"it raised {error!r}") from error
+
+
+async def end_task(task: asyncio.Task[Any], *, name: str, within: float) -> None:
+    """Cancel a task that is not done and wait `within` seconds for it; a deaf one is left behind with a warning."""
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=within)
+    if not task.done():
+        logger("supervisor").warning("left behind: it ignores its cancel", work=name)
+        _left_behind.add(task)
+        task.add_done_callback(_forget)
+    else:
+        _forget(task)
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    _left_behind.discard(task)
+    if not task.cancelled():
+        task.exception()  # retrieved, so that asyncio does not log it
 
 
 class Supervisor:

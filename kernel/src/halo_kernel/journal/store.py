@@ -10,7 +10,10 @@ from ..records import AssistantMessage, Body, Event, decode_body, encode_body, k
 
 
 def append(tx: Tx, session: str, bodies: Sequence[Body], *, at: int, turn: str = "") -> tuple[Event, ...]:
-    """Add events to the journal of `session` and return them with their numbers. Raises `NotFound`."""
+    """Add events to the journal of `session` and return them as they will be read. Raises `NotFound`.
+
+    So that folds of what is written and of what is read agree, whatever a model or a plugin gave.
+    """
     row = tx.one(
         "UPDATE sessions SET head = head + ?, updated_at = max(updated_at, ?) WHERE id = ? RETURNING head",
         (len(bodies), at, session),
@@ -18,13 +21,15 @@ def append(tx: Tx, session: str, bodies: Sequence[Body], *, at: int, turn: str =
     if row is None:
         raise NotFound(f"there is no session {session}")
     first = int(row[0]) - len(bodies) + 1
-    events = tuple(Event(session=session, seq=first + i, at=at, turn=turn, body=body) for i, body in enumerate(bodies))
-    for event in events:
+    events: list[Event] = []
+    for seq, body in enumerate(bodies, first):
+        kind, raw = kind_of(body), encode_body(body)
         tx.execute(
             "INSERT INTO events(session, seq, at, kind, turn, body) VALUES (?, ?, ?, ?, ?, ?)",
-            (session, event.seq, at, kind_of(event.body), turn, encode_body(event.body)),
+            (session, seq, at, kind, turn, raw),
         )
-    return events
+        events.append(Event(session=session, seq=seq, at=at, turn=turn, body=decode_body(kind, raw)))
+    return tuple(events)
 
 
 def read(tx: Tx, session: str, *, after: int = 0, limit: int = -1) -> list[Event]:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from .messages import Block
+from .storable import storable
 
 Outcome = Literal["succeeded", "failed", "cancelled", "interrupted", "yielded"]
 ToolOutcome = Literal["ok", "error", "denied", "interrupted", "not_run"]
@@ -230,8 +231,15 @@ def kind_of(body: Body) -> str:
 
 
 def encode_body(body: Body) -> str:
-    """Return `body` as the JSON text that the journal stores."""
-    return _encoder.encode(body.data if isinstance(body, Foreign) else body).decode()
+    """Return `body` as the JSON text that the journal stores; what no storage keeps of a text is replaced."""
+    value = body.data if isinstance(body, Foreign) else body
+    try:
+        raw = _encoder.encode(value).decode()
+        if "\\u0000" not in raw:
+            return raw
+    except UnicodeEncodeError:
+        pass
+    return _encoder.encode(storable(msgspec.to_builtins(value))).decode()
 
 
 def decode_body(kind: str, raw: str) -> Body:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +22,7 @@ from ..records import (
     ToolSpec,
     ToolStarted,
 )
+from ..records.storable import storable_text
 from ..repair import INTERRUPTED, NOT_RUN
 from .cancel import CancelToken, Stopped, run_stoppable
 from .desk import Desk
@@ -46,7 +46,7 @@ class RunningCall:
     def progress(self, text: str) -> None:
         """Show followers a line about this call; it is not stored."""
         session = self.session.info.id
-        delta = Delta(session=session, turn=self.turn, reply=self.id, offset=0, text=text, thinking=True)
+        delta = Delta(session=session, turn=self.turn, reply=self.id, offset=0, text=storable_text(text), thinking=True)
         self.desk.feed.publish_delta(delta)
 
 
@@ -110,10 +110,6 @@ async def _run(desk: Desk, call: RunningCall, tool: Tool) -> ToolFinished:
         text = _text(call.tool.name, await work)
     except Stopped:
         outcome, text = "interrupted", INTERRUPTED
-    except asyncio.CancelledError:
-        if (task := asyncio.current_task()) is not None and task.cancelling():
-            raise
-        outcome, text = "error", f"Error: {call.tool.name} cancelled itself"
     except HaloError as error:
         outcome, text = "error", f"Error: {error.message}"
     except Exception as error:
@@ -141,7 +137,7 @@ def _finished(call: ToolCall, outcome: ToolOutcome, text: str) -> ToolFinished:
 
 def cap(text: str, limit: int) -> str:
     """Return `text`, its head kept and the cut named when it is longer than `limit` characters."""
-    text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    text = storable_text(text)
     if len(text) <= limit:
         return text
     note = f"[Content truncated: {len(text)} chars total, showing first {limit}. Re-run with narrower scope.]"

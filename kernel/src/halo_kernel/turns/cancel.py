@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Literal, TypeVar
 
-from ..log import logger
+from ..errors import HaloError
+from ..supervisor import contained, end_task
 
 T = TypeVar("T")
 Reason = Literal["cancelled", "interrupted", "landed"]
 
 DEAF_SECONDS = 5.0
-_left_behind: set[asyncio.Task[Any]] = set()
 
 
 class Stopped(Exception):
@@ -51,38 +51,22 @@ async def run_stoppable(work: Coroutine[Any, Any, T], token: CancelToken, *, nam
     """Run `work` until it ends or `token` asks to stop, and return its result.
 
     After a stop it has `grace` seconds to end by itself, is cancelled, and after 5 s more left behind with a warning.
-    Raises `Stopped` unless `work` ended within its grace.
+    Raises `Stopped` unless `work` ended within its grace, and what `work` raises; never a cancel of its own making.
     """
     if token.requested:
         work.close()
         raise Stopped
-    task = asyncio.ensure_future(work)
+    task = asyncio.ensure_future(contained(work))
     waiter = asyncio.ensure_future(token.wait())
     try:
         await asyncio.wait({task, waiter}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done() and grace:
             await asyncio.wait({task}, timeout=grace)
+        if task.cancelled():
+            raise HaloError(f"{name} cancelled itself")
         if task.done():
             return task.result()
     finally:
         waiter.cancel()
-        await _end(task, name)
+        await end_task(task, name=name, within=DEAF_SECONDS)
     raise Stopped
-
-
-async def _end(task: asyncio.Task[Any], name: str) -> None:
-    if not task.done():
-        task.cancel()
-        await asyncio.wait({task}, timeout=DEAF_SECONDS)
-    if not task.done():
-        logger("turns").warning("left behind: it ignores its cancel", work=name)
-        _left_behind.add(task)
-        task.add_done_callback(_forget)
-    elif not task.cancelled():
-        task.exception()
-
-
-def _forget(task: asyncio.Task[Any]) -> None:
-    _left_behind.discard(task)
-    if not task.cancelled():
-        task.exception()

@@ -17,6 +17,7 @@ from ..records import (
     AssistantCut,
     AssistantDiscarded,
     AssistantMessage,
+    Block,
     Body,
     Delta,
     Event,
@@ -34,6 +35,7 @@ from ..records import (
     UsageRecorded,
     plain_text,
 )
+from ..records.storable import storable_text
 from ..recovery import open_calls
 from ..repair import repair_history
 from .batch import run_batch
@@ -86,7 +88,7 @@ class Turn:
     async def _begin(self) -> bool:
         desk, rows, now = self._desk, self.rows, self._desk.clock.now()
         inputs, skipped = await self._prepare_input(rows)
-        titled = _title(desk.session.info.title, inputs)
+        titled = storable_text(_title(desk.session.info.title, inputs))
         first = rows[0]
         start = TurnStarted(rows=tuple(row.row for row in rows), cause=first.cause, access=first.access)
 
@@ -143,14 +145,14 @@ class Turn:
     async def _step(self, context: Context, offer: Offer) -> list[ToolCall] | None:
         """Ask the model once. Return its calls; none, and the turn goes on with steering input; None: it has ended."""
         answer = await run_stoppable(self._ask(context, offer), self.token, name="model call")
-        calls = [block for block in answer.content if isinstance(block, ToolCall)]
         if answer.stop.reason == "refusal":
             raise await self._refused(answer)
         self._answer = plain_text(answer.content) or self._answer
         bodies = self._bodies(answer)
-        if calls:
-            await self._record(bodies, forget_partial=True)
-            return calls
+        if _calls(answer.content):
+            # Those in the journal run: what JSON cannot say is gone from their arguments.
+            (message, *_) = await self._record(bodies, forget_partial=True)
+            return _calls(message.body.content) if isinstance(message.body, AssistantMessage) else []
         joining = await self._joining()
         steering = [row for row in joining if row.mode == "steer"]
         if steering and await self._steer(steering, bodies):
@@ -172,7 +174,7 @@ class Turn:
         desk = self._desk
         offer, _ = await desk.models.choose(desk.session.agent)
         name = await desk.hooks.first(hookspecs.resolve_model, name=offer.model, session=desk.session)
-        self._model = name or offer.model
+        self._model = storable_text(name or offer.model)
         return offer
 
     async def _ask(self, context: Context, offer: Offer) -> Answer:
@@ -233,11 +235,16 @@ class Turn:
 
     def _keep_partial(self, reply: str, text: str) -> None:
         """Store what has been streamed; a failure costs only the partial, the answer itself is written later."""
-        desk, values = self._desk, (self._session, self.id, reply, text.replace("\0", ""))
+        desk, values = self._desk, (reply, text, self._session, self.id)
 
         def write(tx: Tx) -> None:
             desk.lease.check(tx)
-            tx.execute("INSERT OR REPLACE INTO partials(session, turn, reply, text) VALUES (?, ?, ?, ?)", values)
+            tx.execute(
+                "INSERT INTO partials(session, turn, reply, text) SELECT session, turn, ?, ? FROM runs"
+                " WHERE session = ? AND turn = ? ON CONFLICT(session) DO UPDATE"
+                " SET turn = excluded.turn, reply = excluded.reply, text = excluded.text",
+                values,
+            )
 
         task = asyncio.ensure_future(desk.database.write(write))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -283,7 +290,7 @@ class Turn:
             self.rows += rows
         return joined
 
-    async def _record(self, bodies: Sequence[Body], *, forget_partial: bool = False) -> None:
+    async def _record(self, bodies: Sequence[Body], *, forget_partial: bool = False) -> tuple[Event, ...]:
         now = self._desk.clock.now()
 
         def write(tx: Tx) -> tuple[Event, ...]:
@@ -291,9 +298,10 @@ class Turn:
                 tx.execute("DELETE FROM partials WHERE session = ?", (self._session,))
             return append(tx, self._session, bodies, at=now, turn=self.id)
 
-        await self._desk.commit(write)
+        events = await self._desk.commit(write)
         if forget_partial:
             self._forget_partial()
+        return events
 
     def _forget_partial(self) -> None:
         """What was streamed is in the journal now, in one form or another."""
@@ -339,6 +347,10 @@ class Turn:
         return TurnResult(
             session=self._session, turn=self.id, outcome=outcome, text=self._answer, error=error, kind=kind
         )
+
+
+def _calls(content: Sequence[Block]) -> list[ToolCall]:
+    return [block for block in content if isinstance(block, ToolCall)]
 
 
 def _input(row: Waiting, ready: PreparedInput) -> InputAdded:
