@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
+
+import msgspec
 
 from ..contracts import Clock, ModelProvider
 from ..errors import ModelError
-from ..records import Block, ModelRequest, Stop, Text, TextDelta, Thinking, ThinkingDelta, ToolCall, Usage
+from ..records import Block, Chunk, ModelRequest, Stop, Text, TextDelta, Thinking, ThinkingDelta, ToolCall, Usage
+from ..records.storable import storable
+from ..supervisor import contained, end_task
 
 _SLOW = {"throttle", "server"}
 _QUICK = {"network", "timeout", "empty"}
 _RETRIED = _SLOW | _QUICK
 _LONGEST_WAIT = 60.0
 _KEEP_ALIVE = TextDelta("")
+CLOSE_SECONDS = 5.0
 
 
 @dataclass
@@ -33,6 +37,7 @@ class Attempt:
     stop: Stop | None = None
     started: float = 0.0
     first: float | None = None
+    over: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,24 +94,62 @@ async def _stream(
     idle_timeout: float,
     on_delta: OnDelta,
 ) -> None:
+    """Take chunks until the answer is whole. Nothing waits for a provider that is silent, deaf or slow to close."""
     loop = asyncio.get_running_loop()
+    heard = loop.time()
+
+    async def listen() -> None:
+        nonlocal heard
+        async for chunk in chunks:
+            if attempt.over:
+                return
+            heard = loop.time()
+            if attempt.first is None and chunk != _KEEP_ALIVE:
+                attempt.first = clock.monotonic()
+            _take(attempt, chunk, on_delta)
+            if attempt.stop is not None:
+                return
+
+    chunks = provider.stream(request)
+    listening = asyncio.ensure_future(contained(listen()))
     try:
-        async with asyncio.timeout(idle_timeout) as idle, aclosing(provider.stream(request)) as chunks:
-            async for chunk in chunks:
-                idle.reschedule(loop.time() + idle_timeout)
-                if attempt.first is None and chunk != _KEEP_ALIVE:
-                    attempt.first = clock.monotonic()
-                _take(attempt, chunk, on_delta)
-    except TimeoutError as error:
-        raise ModelError(f"the model sent nothing for {idle_timeout:g} seconds", kind="timeout") from error
-    except (ModelError, asyncio.CancelledError):
-        raise
-    except Exception as error:
-        raise ModelError(f"provider {provider.name} failed: {error!r}", kind="refused") from error
+        while not listening.done() and (left := heard + idle_timeout - loop.time()) > 0:
+            await asyncio.wait({listening}, timeout=left)
+        if not listening.done():
+            raise ModelError(f"the model sent nothing for {idle_timeout:g} seconds", kind="timeout")
+        _raise_failure(provider.name, listening)
+    finally:
+        attempt.over = True
+        await _hang_up(provider.name, listening, chunks)
+
+
+def _raise_failure(provider: str, listening: asyncio.Task[None]) -> None:
+    if listening.cancelled():
+        raise ModelError(f"provider {provider} gave the call up", kind="network")
+    error = listening.exception()
+    if isinstance(error, ModelError):
+        raise error
+    if error is not None:
+        raise ModelError(f"provider {provider} failed: {error!r}", kind="refused") from error
+
+
+async def _hang_up(provider: str, listening: asyncio.Task[None], chunks: AsyncGenerator[Chunk, None]) -> None:
+    await end_task(listening, name=f"stream of {provider}", within=CLOSE_SECONDS)
+    if listening.done():
+        closing = asyncio.ensure_future(contained(chunks.aclose()))
+        await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
+        await end_task(closing, name=f"close of {provider}", within=0.1)
+
+
+def _checked(chunk: object) -> object:
+    """Return a chunk as its type says it is, with storable text; providers are plugins."""
+    if not isinstance(chunk, TextDelta | ThinkingDelta | ToolCall | Usage | Stop):
+        raise ModelError(f"the provider sent {type(chunk).__name__}, which is no chunk", kind="refused")
+    return msgspec.convert(storable(msgspec.to_builtins(chunk)), type(chunk))
 
 
 def _take(attempt: Attempt, chunk: object, on_delta: OnDelta) -> None:
-    match chunk:
+    match _checked(chunk):
         case TextDelta(text=""):
             pass
         case TextDelta(text=text):
@@ -116,14 +159,14 @@ def _take(attempt: Attempt, chunk: object, on_delta: OnDelta) -> None:
             on_delta(attempt, text, True)
             attempt.thinking += text
             attempt.signature = signature or attempt.signature
-        case ToolCall():
-            attempt.calls.append(chunk)
-        case Usage():
-            attempt.usage = chunk
-        case Stop():
-            attempt.stop = chunk
+        case ToolCall() as call:
+            attempt.calls.append(call)
+        case Usage() as usage:
+            attempt.usage = usage
+        case Stop() as stop:
+            attempt.stop = stop
         case _:
-            raise ModelError(f"the provider sent {type(chunk).__name__}, which is no chunk", kind="refused")
+            pass
 
 
 def _answer(attempt: Attempt, clock: Clock) -> Answer:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
+
 from ..contracts import ModelProvider
 from ..errors import ModelError
 from ..records import AgentSpec, Offer
+from ..supervisor import contained, end_task
 
 _PROBE_SECONDS = 3.0
+_CLOSE_SECONDS = 5.0
 _ADVICE = "set OPENAI_API_KEY, start a local server such as Ollama, or install halo-offline"
 
 
@@ -35,15 +39,18 @@ class Models:
         return sorted(offers, key=lambda offer: (not offer.ready, offer.rank))
 
     async def _ask(self, name: str, provider: ModelProvider) -> Sequence[Offer]:
-        task = asyncio.ensure_future(provider.offers())
-        done, _ = await asyncio.wait({task}, timeout=_PROBE_SECONDS)
-        if not done:
-            task.cancel()
-            return [Offer(model=f"{name}/", ready=False, reason=f"{name} did not say in time what it offers")]
-        failure = task.exception()
-        if failure is not None:
-            return [Offer(model=f"{name}/", ready=False, reason=f"{name} failed: {failure}")]
-        return task.result()
+        task = asyncio.ensure_future(contained(_offers(provider)))
+        try:
+            await asyncio.wait({task}, timeout=_PROBE_SECONDS)
+            if not task.done():
+                return [Offer(model=f"{name}/", ready=False, reason=f"{name} did not say in time what it offers")]
+            if task.cancelled():
+                return [Offer(model=f"{name}/", ready=False, reason=f"{name} gave up saying what it offers")]
+            if (failure := task.exception()) is not None:
+                return [Offer(model=f"{name}/", ready=False, reason=f"{name} failed: {failure}")]
+            return task.result()
+        finally:
+            await end_task(task, name=f"offers of {name}", within=0.1)
 
     async def choose(self, agent: AgentSpec | None = None) -> tuple[Offer, str]:
         """Return the model for a new turn and why: the agent's own, the setting's, else the best that is ready.
@@ -68,11 +75,14 @@ class Models:
 
     async def close(self) -> None:
         """Close every provider; a failing one does not keep the others open."""
-        closers = [asyncio.ensure_future(provider.close()) for provider in self._providers.values()]
+        closers = {
+            asyncio.ensure_future(contained(provider.close())): name for name, provider in self._providers.items()
+        }
         if closers:
-            await asyncio.wait(closers, timeout=5)
-        for closer in closers:
-            if closer.done() and not closer.cancelled():
-                closer.exception()
-            else:
-                closer.cancel()
+            await asyncio.wait(closers, timeout=_CLOSE_SECONDS)
+        for closer, name in closers.items():
+            await end_task(closer, name=f"close of {name}", within=0.1)
+
+
+async def _offers(provider: ModelProvider) -> Sequence[Offer]:
+    return [msgspec.convert(msgspec.to_builtins(offer), Offer) for offer in await provider.offers()]
