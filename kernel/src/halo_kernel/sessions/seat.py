@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import re
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,14 @@ from ..hooks import Hooks
 from ..journal import Feed
 from ..log import logger
 from ..models import Models
-from ..records import AgentSpec, WorkspaceInfo
+from ..records import AgentSpec, ToolSpec, WorkspaceInfo
 from ..turns import Desk, Limits
 
 if TYPE_CHECKING:
     from .session import LiveSession
 
 _KEPT_OPEN = 64
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(kw_only=True)
@@ -68,12 +70,13 @@ class Seat:
     async def _tools(self, session: LiveSession) -> dict[str, Tool]:
         tools: dict[str, Tool] = {}
         for plugin, tool in await self.hooks.gather(hookspecs.provide_tools, session=session):
-            if tool.spec.name in tools:
+            wrong = _wrong(tool.spec, tools)
+            if wrong:
                 logger("sessions").warning(
-                    "two plugins offer one tool; the first is used", tool=tool.spec.name, plugin=plugin
+                    "a tool is left out", plugin=plugin, tool=repr(tool.spec)[:200], reason=wrong
                 )
-                continue
-            tools[tool.spec.name] = tool
+            else:
+                tools[tool.spec.name] = tool
         return tools
 
     def rested(self, session: str) -> None:
@@ -102,6 +105,15 @@ class Seat:
                         self.sessions[session].stir()
         finally:
             bell.close()
+
+
+def _wrong(spec: object, others: Collection[str]) -> str:
+    """Return why a tool cannot be offered: a provider refuses all tools for the name of one."""
+    if not isinstance(spec, ToolSpec):
+        return "its spec is no ToolSpec"
+    if not _TOOL_NAME.fullmatch(spec.name):
+        return "a tool's name has 1 to 64 letters, digits, '_' and '-'"
+    return "another one has its name" if spec.name in others else ""
 
 
 def _sessions_with_waiting_rows(tx: Tx) -> Sequence[str]:

@@ -81,6 +81,8 @@ async def _refusal(
         return _finished(call, "error", text)
     running = _running(desk, call, tool, turn, access, token)
     denial: Denial | None = await desk.hooks.guard(hookspecs.authorize_tool, call=running)
+    if token.requested:  # meanwhile
+        return _finished(call, "not_run", NOT_RUN)
     return None if denial is None else _finished(call, "denied", f"Refused: {denial.reason}")
 
 

@@ -12,6 +12,7 @@ from ..access import permits
 from ..contracts import Session, Tool
 from ..hooks import Hooks
 from ..records import Access, AgentSpec, ContextPart, ContextPrepared, Slot, ToolSpec
+from ..records.storable import storable_text
 
 _ORDER: dict[str, int] = {slot: place for place, slot in enumerate(get_args(Slot))}
 
@@ -33,13 +34,18 @@ class Context:
 async def prepare_context(hooks: Hooks, session: Session, tools: Mapping[str, Tool], access: Access) -> Context:
     """Ask every plugin for its parts. Raises `PluginFailed` when one fails: half a prompt is worse than none."""
     found = await hooks.gather_all(hookspecs.prepare_context, session=session)
-    parts = sorted(found, key=lambda item: (_ORDER[item[1].slot], item[0], item[1].source))
+    named = [(plugin, _storable(part)) for plugin, part in found]
+    parts = [part for _, part in sorted(named, key=lambda each: (_ORDER[each[1].slot], each[0], each[1].source))]
     usable = usable_tools(tools, session.agent, access)
     return Context(
-        system="\n\n".join(part.text.strip() for _, part in parts if part.text.strip()),
+        system="\n\n".join(part.text.strip() for part in parts if part.text.strip()),
         tools=usable,
-        event=_event([part for _, part in parts], usable),
+        event=_event(parts, usable),
     )
+
+
+def _storable(part: ContextPart) -> ContextPart:
+    return ContextPart(slot=part.slot, source=storable_text(part.source), text=storable_text(part.text))
 
 
 def usable_tools(tools: Mapping[str, Tool], agent: AgentSpec, access: Access) -> dict[str, Tool]:
