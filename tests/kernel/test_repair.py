@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +14,7 @@ texts = st.sampled_from(["", " ", "hello", "world"])
 blocks = st.one_of(
     texts.map(Text),
     texts.map(Thinking),
-    names.map(lambda call: ToolCall(call, "tool", {})),
+    st.builds(ToolCall, names, st.sampled_from(["tool", "", "a.b", "x" * 65, "文件"]), st.just({})),
     st.builds(ToolResult, names, st.just("done"), st.booleans()),
 )
 histories = st.lists(
@@ -28,6 +30,9 @@ def check_strict(messages: tuple[Message, ...]) -> None:
         assert message.role == ("user" if position % 2 == 0 else "assistant"), "sides alternate, the user begins"
         assert all(block.text.strip() for block in message.content if isinstance(block, Text))
         calls = [block.id for block in message.content if isinstance(block, ToolCall)]
+        assert all(
+            re.fullmatch("[A-Za-z0-9_-]{1,64}", block.name) for block in message.content if isinstance(block, ToolCall)
+        )
         results = [block.call for block in message.content if isinstance(block, ToolResult)]
         if message.role == "user":
             before = messages[position - 1].content if position else ()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from .records import Block, Message, Text, Thinking, ToolCall, ToolResult
 
 INTERRUPTED = "[tool execution interrupted — no result. Do not automatically retry; check what it did first.]"
 NOT_RUN = "[this call was not run; it is safe to ask for it again]"
+_NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def repair_history(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return `messages` as a strict provider accepts them; valid ones come back unchanged, and twice is once.
 
-    The first message is the user's. Each call has exactly one result, at the head of the next user message; a missing
-    one is made up as an error; results without their call, empty texts and empty messages are left out.
+    The first message is the user's. Each call has a name that can be a tool's and exactly one result, at the head of
+    the next user message; a missing one is made up as an error; results without their call, empty texts and empty
+    messages are left out.
     """
     return _alternating(_paired([_without_empty(message) for message in messages]))
 
@@ -54,8 +57,15 @@ def _fresh(content: Sequence[Block], seen: set[str]) -> tuple[Block, ...]:
             if block.id in seen:
                 continue
             seen.add(block.id)
+            block = _named(block)
         kept.append(block)
     return () if all(isinstance(block, Thinking) for block in kept) else tuple(kept)
+
+
+def _named(call: ToolCall) -> ToolCall:
+    """Give a call of a tool that a model made up a name under which a provider takes it back."""
+    name = _NO_NAME.sub("_", call.name)[:64] or "_"
+    return call if name == call.name else ToolCall(call.id, name, call.arguments)
 
 
 def _answers(content: Sequence[Block], following: Sequence[Block]) -> list[Block]:
