@@ -178,5 +178,5 @@ async def test_a_closed_kernel_leaves_nothing_behind(site: Any, running: Any) ->
     """What the hooks keep of a home is gone when its kernel is."""
     async with running() as kernel:
         await kernel.workspaces.open(site.folder)
-        assert halo_workspace._catalogs
-    assert not halo_workspace._catalogs
+        assert halo_workspace._prompts
+    assert not halo_workspace._prompts

@@ -13,9 +13,9 @@ from halo_kernel import AgentSpec, BadFile, WorkspaceInfo
 
 from .definition import Definition, read_definition
 from .files import Files, HomeFiles, open_workspace
+from .versions import Version, is_settled
 
 _ID = re.compile(r"[\w-]+")
-Version = tuple[int, ...]
 
 
 class Log(Protocol):
@@ -28,9 +28,10 @@ class Log(Protocol):
 
 @dataclass(frozen=True)
 class Cached:
-    """What a version of a file was read as."""
+    """What a version of a file was read as; `settled`: not so soon after a change that the next might not show."""
 
     version: Version
+    settled: bool
     outcome: Definition | BadFile
 
 
@@ -44,8 +45,9 @@ class Catalog:
 
     def find(self, workspace: WorkspaceInfo, agent: str) -> AgentSpec | None:
         """Return the agent that counts here, or None. Raises `BadFile` when its definition is broken or missing."""
-        definition = self.definition(workspace.path, agent)
-        return definition.spec if definition else None
+        with open_workspace(workspace.path) as own:
+            place = locate(own, HomeFiles(self.home), agent)
+            return self.read(place, agent).spec if place else None
 
     def list(self, workspace: WorkspaceInfo) -> Sequence[AgentSpec]:
         """Return all agents that can be read: highest priority first, the workspace's own first among equals."""
@@ -55,7 +57,7 @@ class Catalog:
             for agent in sorted({*_folders(own), *_folders(home)}):
                 place = locate(own, home, agent)
                 try:
-                    definition = self._read(place, agent) if place else None
+                    definition = self.read(place, agent) if place else None
                 except BadFile as error:
                     self._log.warning("agent left out", agent=agent, reason=error.message)
                     continue
@@ -63,22 +65,18 @@ class Catalog:
                     found.append((-definition.spec.priority, place is home, agent, definition.spec))
         return [spec for *_, spec in sorted(found, key=lambda each: each[:3])]
 
-    def definition(self, folder: str, agent: str) -> Definition | None:
-        """Return the whole definition of an agent in the workspace at `folder`. Raises `BadFile`."""
-        with open_workspace(folder) as own:
-            place = locate(own, HomeFiles(self.home), agent)
-            return self._read(place, agent) if place else None
-
-    def _read(self, place: Files, agent: str) -> Definition:
-        path = place.path(f"agents/{agent}/agent.yaml")
-        version = _version(path)
-        cached = self._cached.get(path)
-        if cached is None or cached.version != version:
-            cached = Cached(version, self._load(place, agent))
-            self._cached[path] = cached
-        if isinstance(cached.outcome, BadFile):
-            raise cached.outcome.with_traceback(None)
-        return cached.outcome
+    def read(self, place: Files, agent: str) -> Definition:
+        """Return the whole definition of an agent that `place` has. Raises `BadFile`."""
+        name = f"agents/{agent}/agent.yaml"
+        now, known = place.version(name), self._cached.get(place.path(name))
+        if known is None or known.version != now or not known.settled:
+            before, known = known, Cached(now, is_settled(now), self._load(place, agent))
+            self._cached[place.path(name)] = known
+            if before is None or before.outcome != known.outcome:
+                self._warn(known.outcome)
+        if isinstance(known.outcome, BadFile):
+            raise known.outcome.with_traceback(None)
+        return known.outcome
 
     def _load(self, place: Files, agent: str) -> Definition | BadFile:
         folder = place.path(f"agents/{agent}")
@@ -90,30 +88,25 @@ class Catalog:
                     path=f"{folder}/agent.yaml",
                     advice="write one, or delete the folder",
                 )
-            definition = read_definition(text, agent=agent, folder=folder)
+            return read_definition(text, agent=agent, folder=folder)
         except BadFile as error:
             return error
-        for unknown in definition.unknown:
-            self._log.warning("unknown key ignored", file=f"{folder}/agent.yaml", line=unknown.line, key=unknown.key)
-        return definition
+
+    def _warn(self, outcome: Definition | BadFile) -> None:
+        if isinstance(outcome, BadFile):
+            return
+        for unknown in outcome.unknown:
+            file = f"{outcome.spec.source}/agent.yaml"
+            self._log.warning("unknown key ignored", file=file, line=unknown.line, key=unknown.key)
 
 
 def locate(own: Files, home: Files, agent: str) -> Files | None:
     """Return the place that has the agent's folder: the workspace, else the home. Nothing is merged."""
     if not _ID.fullmatch(agent):
         return None
-    return next((place for place in (own, home) if os.path.lexists(place.path(f"agents/{agent}"))), None)
+    return next((place for place in (own, home) if place.has(f"agents/{agent}")), None)
 
 
 def _folders(place: Files) -> list[str]:
     names = place.names("agents") or ()
     return [name for name in names if _ID.fullmatch(name) and os.path.isdir(place.path(f"agents/{name}"))]
-
-
-def _version(path: str) -> Version:
-    """Return what changes whenever a file does; it is taken before the file is read."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return ()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -13,18 +13,36 @@ from typing import Protocol
 from halo_kernel import BadFile, is_own_file
 from halo_lib_files import FilesError, Missing, Root
 
+from .versions import Version, version
+
 LONGEST = 200_000
 _DATABASE = re.compile(r"[^/]+\.db(?:[-.][^/]*)?", re.IGNORECASE)
 _NOTHING = (FileNotFoundError, NotADirectoryError)
+Look = Callable[[str], None]
+
+
+def _unseen(path: str) -> None:
+    """Take no note of what is read."""
 
 
 class Files(Protocol):
-    """A folder of text files that are read as they are now; paths are relative, with slashes."""
+    """A folder of text files that are read as they are now; paths are relative, with slashes.
+
+    Each absolute path that an answer depends on is told to the `look` of whoever opened the folder, before it is read.
+    """
 
     label: str
 
     def path(self, name: str) -> str:
         """Return the absolute path, for people."""
+        ...
+
+    def has(self, name: str) -> bool:
+        """Tell whether there is something of that name, if only a link to nothing."""
+        ...
+
+    def version(self, name: str) -> Version:
+        """Return what changes whenever a file does."""
         ...
 
     def read(self, name: str) -> str | None:
@@ -44,16 +62,28 @@ class HomeFiles:
 
     label = "global"
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, look: Look = _unseen) -> None:
         self._folder = home / "global"
+        self._look = look
 
     def path(self, name: str) -> str:
         """See `Files.path`."""
         return str(self._folder / name)
 
+    def has(self, name: str) -> bool:
+        """See `Files.has`."""
+        self._look(self.path(name))
+        return os.path.lexists(self.path(name))
+
+    def version(self, name: str) -> Version:
+        """See `Files.version`."""
+        self._look(self.path(name))
+        return version(self.path(name))
+
     def read(self, name: str) -> str | None:
         """See `Files.read`."""
         path = self._folder / name
+        self._look(str(path))
         try:
             if not stat.S_ISREG(path.stat().st_mode):
                 raise BadFile(f"{path} is not a file", path=str(path))
@@ -67,6 +97,7 @@ class HomeFiles:
     def names(self, folder: str) -> tuple[str, ...] | None:
         """See `Files.names`."""
         path = self._folder / folder
+        self._look(str(path))
         try:
             return tuple(sorted(os.listdir(path)))
         except _NOTHING:
@@ -80,12 +111,23 @@ class WorkspaceFiles:
 
     label = ".halo"
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: Root, look: Look = _unseen) -> None:
         self._root = root
+        self._look = look
 
     def path(self, name: str) -> str:
         """See `Files.path`."""
         return os.path.join(self._root.path, ".halo", name)
+
+    def has(self, name: str) -> bool:
+        """See `Files.has`."""
+        self._look(self.path(name))
+        return os.path.lexists(self.path(name))
+
+    def version(self, name: str) -> Version:
+        """See `Files.version`."""
+        self._look(self.path(name))
+        return version(self.path(name))
 
     def read(self, name: str) -> str | None:
         """See `Files.read`; links that lead out of the workspace are a `BadFile` too."""
@@ -93,16 +135,18 @@ class WorkspaceFiles:
 
     def read_any(self, name: str) -> str | None:
         """Read a file anywhere in the workspace, like `read`."""
+        path = os.path.join(self._root.path, name)
+        self._look(path)
         try:
             return _text(self._root.read(name, LONGEST + 1))
         except Missing:
             return None
         except FilesError as error:
-            path = os.path.join(self._root.path, name)
             raise BadFile(f"{path} cannot be read: {error}", path=path) from error
 
     def names(self, folder: str) -> tuple[str, ...] | None:
         """See `Files.names`."""
+        self._look(self.path(folder))
         try:
             return tuple(entry.name for entry in self._root.entries(f".halo/{folder}"))
         except Missing:
@@ -112,14 +156,15 @@ class WorkspaceFiles:
 
 
 @contextmanager
-def open_workspace(folder: str) -> Generator[WorkspaceFiles]:
+def open_workspace(folder: str, look: Look = _unseen) -> Generator[WorkspaceFiles]:
     """Open a workspace's files. Raises `BadFile` when its folder cannot be used."""
+    look(folder)
     try:
         root = Root(folder, refuse=refuse_databases)
     except FilesError as error:
         raise BadFile(str(error), path=folder) from error
     with root:
-        yield WorkspaceFiles(root)
+        yield WorkspaceFiles(root, look)
 
 
 def refuse_databases(where: str | int, status: os.stat_result | None) -> str:

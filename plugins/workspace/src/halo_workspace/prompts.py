@@ -12,18 +12,54 @@ from halo_kernel import AgentSpec, ContextPart, SessionInfo, Slot
 
 from .catalog import Catalog, locate
 from .files import Files, HomeFiles, WorkspaceFiles, open_workspace
+from .versions import Seen
 
 DEFAULT = "You are a helpful agent that works with the files of a workspace."
+MOST_KEPT = 64
 KNOWLEDGE = "What is known about this project. Read what it points to before you rely on it."
 _PLACEHOLDER = re.compile(r"\{\{([\w.]+)\}\}")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)\n---[ \t]*(?:\n|$)", re.DOTALL)
 _FIELD = re.compile(r"(user_name|ai_name):[ \t]*(.*)")
 
 
-def compose(info: SessionInfo, agent: AgentSpec, catalog: Catalog) -> tuple[ContextPart, ...]:
-    """Return a session's parts. Raises `BadFile` for a file that is there and cannot be read."""
-    with open_workspace(info.folder) as own:
-        return tuple(_Composer(info, agent, catalog, own, HomeFiles(catalog.home)).parts())
+def compose(info: SessionInfo, agent: AgentSpec, catalog: Catalog, seen: Seen | None = None) -> tuple[ContextPart, ...]:
+    """Return a session's parts. Raises `BadFile` for a file that is there and cannot be read.
+
+    `seen` is told of each file and folder that the parts depend on.
+    """
+    seen = seen or Seen()
+    with open_workspace(info.folder, seen.look) as own:
+        return tuple(_Composer(info, agent, catalog, own, HomeFiles(catalog.home, seen.look)).parts())
+
+
+class Prompts:
+    """Composes prompts, and keeps each for as long as nothing that it was made from has changed."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.home = catalog.home
+        self._catalog = catalog
+        self._kept: dict[tuple[object, ...], tuple[Seen, tuple[ContextPart, ...]]] = {}
+
+    def kept(self, info: SessionInfo, agent: AgentSpec) -> tuple[ContextPart, ...] | None:
+        """Return a session's parts if they are known and still right; no file is opened for that."""
+        seen, parts = self._kept.get(_key(info, agent), (None, None))
+        return parts if seen is not None and seen.is_same() else None
+
+    def compose(self, info: SessionInfo, agent: AgentSpec) -> tuple[ContextPart, ...]:
+        """Read a session's parts. Raises `BadFile`."""
+        seen, key = Seen(), _key(info, agent)
+        parts = compose(info, agent, self._catalog, seen)
+        self._kept.pop(key, None)
+        if seen.settled:
+            self._kept[key] = seen, parts
+            for oldest in list(self._kept)[:-MOST_KEPT]:
+                self._kept.pop(oldest, None)
+        return parts
+
+
+def _key(info: SessionInfo, agent: AgentSpec) -> tuple[object, ...]:
+    """Return all that a prompt depends on beside files."""
+    return info.folder, info.directory, bool(info.parent), agent.id, agent.name, agent.source, agent.internal
 
 
 @dataclass(frozen=True)
@@ -111,7 +147,8 @@ class _Composer:
         return _part(slot, f"{files.label}/prompts/{slot}", "\n\n".join(filter(None, texts)))
 
     def _system_prompt(self) -> str:
-        definition = self.catalog.definition(self.info.folder, self.agent.id) if self._is_ours() else None
+        place = locate(self.own, self.home, self.agent.id) if self._is_ours() else None
+        definition = self.catalog.read(place, self.agent.id) if place else None
         return self._rendered(definition.system_prompt) if definition else ""
 
     def _rendered(self, text: str) -> str:

@@ -22,14 +22,13 @@ _TRAILING = ".,;:!?)]}\"'，。；：！？）」”、"
 
 def prepare(batch: Sequence[PreparedInput], *, folder: str, home: str, access: Access) -> list[PreparedInput]:
     """Return the rows with their arrival before what the model sees, and files in the place of references."""
-    return [
-        changed(row, content=_stamped(row.stamp, expand(row.content, folder=folder, home=home, access=access)))
-        for row in batch
-    ]
+    expanded = [expand(row.content, folder=folder, home=home, access=access) for row in batch]
+    return stamped([changed(row, content=text) for row, text in zip(batch, expanded, strict=True)])
 
 
-def _stamped(stamp: str, text: str) -> str:
-    return f"[{stamp}] {text}" if stamp else text
+def stamped(batch: Sequence[PreparedInput]) -> list[PreparedInput]:
+    """Return the rows with their arrival before what the model sees."""
+    return [changed(row, content=f"[{row.stamp}] {row.content}") if row.stamp else row for row in batch]
 
 
 def expand(text: str, *, folder: str, home: str, access: Access) -> str:
