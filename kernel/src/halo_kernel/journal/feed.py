@@ -6,6 +6,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 
+from msgspec.structs import replace
+
 from ..contracts import Bell, Database, Tx, Update
 from ..records import AssistantCut, AssistantDiscarded, AssistantMessage, Delta, Event
 from .cursor import make_cursor, parse_cursor
@@ -29,6 +31,17 @@ class _Reader:
         elif not self.behind:
             self.queue.append(item)
         self.wake.set()
+
+    def take(self) -> Event | Delta:
+        """Return the next item; pieces of one answer that have piled up come as one."""
+        item = self.queue.popleft()
+        if isinstance(item, Event):
+            return item
+        texts = [item.text]
+        while self.queue and isinstance(more := self.queue[0], Delta) and _same_answer(item, more):
+            texts.append(more.text)
+            self.queue.popleft()
+        return replace(item, text="".join(texts)) if len(texts) > 1 else item
 
     def fall_behind(self) -> None:
         self.queue.clear()
@@ -138,7 +151,7 @@ class Feed:
 
     def _live(self, reader: _Reader, position: _Position) -> Iterable[Update]:
         while reader.queue:
-            item = reader.queue.popleft()
+            item = reader.take()
             if isinstance(item, Event) and item.seq > position.seq + 1:
                 reader.fall_behind()
                 return
@@ -192,6 +205,10 @@ class Feed:
             for readers in self._readers.values():
                 for reader in readers:
                     reader.fall_behind()
+
+
+def _same_answer(one: Delta, other: Delta) -> bool:
+    return (one.reply, one.thinking) == (other.reply, other.thinking)
 
 
 def _as_delta(session: str, kept: tuple[str, str, str] | None) -> Delta | None:
