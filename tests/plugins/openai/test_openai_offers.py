@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from halo_kernel import Offer
+from halo_kernel.settings import load_settings
 from halo_kernel.testing.openai_server import ScriptedOpenAI
+from halo_openai.family import providers
+from halo_openai.settings import SECTION
 
 from .conftest import MakeFamily
 
@@ -200,3 +204,75 @@ async def test_a_broken_manifest_is_shown(family: MakeFamily, home: Path) -> Non
     (offer,) = await made["kimi"].offers()
     assert (offer.ready, "kimi.yaml:2: local: Expected `bool`" in offer.reason) == (False, True)
     assert (await made["deepseek"].offers())[0].ready
+
+
+async def test_asking_again_makes_nothing_anew(family: MakeFamily) -> None:
+    """As long as nothing changes, a vendor gives the very offers it gave before."""
+    made = family({"KIMI_API_KEY": "sk-1"})
+    first = [await provider.offers() for provider in made.values()]
+    again = [await provider.offers() for provider in made.values()]
+    assert all(one is other for one, other in zip(first, again, strict=True))
+
+
+async def test_a_change_is_offered_at_once(family: MakeFamily, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that is set while the server runs counts from the next question on, in the settings or the environment."""
+    file = home / "secrets" / "settings.yaml"
+    file.parent.mkdir()
+    (home / "global" / "models" / "groq.yaml").write_text(
+        "api: chat\ndefaultEndpoint: https://a.example\ndefaultModelId: m\n"
+        "secrets: [{key: api_key, default: <<GROQ_KEY_OF_TEST>>}]\n"
+    )
+    settings = load_settings(home, [("openai", SECTION)], {})
+    made = {provider.name: provider for provider in providers(settings)}
+    assert [(await made[name].offers())[0].ready for name in ("kimi", "groq", "openai")] == [False] * 3
+    file.write_text("openai:\n  kimi_api_key: sk-1\n")
+    settings.reload()
+    assert (await made["kimi"].offers())[0].ready and not (await made["openai"].offers())[0].ready
+    monkeypatch.setenv("GROQ_KEY_OF_TEST", "sk-2")
+    assert [offer.reason for offer in await made["groq"].offers()] == ["uses the key in GROQ_KEY_OF_TEST"]
+    file.write_text("openai:\n  base_url: https://models.invalid/v1\n  model: m\n")
+    settings.reload()
+    assert not (await made["kimi"].offers())[0].ready
+    assert (await made["openai"].offers(), (await made["custom"].offers())[0].model) == ((), "custom/m")
+
+
+class Hand:
+    """A clock that is moved by hand, beside the time that passes."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+async def test_a_silent_server_is_waited_for_once(home: Path) -> None:
+    """After one wait for a server that says nothing, askers within a minute are answered at once, then one waits."""
+    listening = await asyncio.start_server(lambda _reader, _writer: asyncio.sleep(30), "127.0.0.1", 0)
+    async with listening as server:
+        local(home, "ollama", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
+        clock: Any = Hand()
+        made = {each.name: each for each in providers(load_settings(home, [("openai", SECTION)], {}), clock=clock)}
+
+        async def waits(ahead: float) -> bool:
+            clock.ahead, start = ahead, time.monotonic()
+            assert not (await made["ollama"].offers())[0].ready
+            return time.monotonic() - start > 0.3
+
+        assert [await waits(0), await waits(5), await waits(11)] == [True, False, False]
+        await asyncio.sleep(0.8)
+        assert [await waits(11), await waits(22), await waits(90)] == [False, False, True]
+        await made["ollama"].close()
+
+
+async def test_a_server_that_was_started_is_found_at_once(home: Path) -> None:
+    """Where nothing listened ten seconds ago, the next question finds what was started since."""
+    clock: Any = Hand()
+    port = free_port()
+    local(home, "ollama", f"http://127.0.0.1:{port}/v1")
+    made = {each.name: each for each in providers(load_settings(home, [("openai", SECTION)], {}), clock=clock)}
+    assert not (await made["ollama"].offers())[0].ready
+    async with ScriptedOpenAI(models=["qwen3"], port=port):
+        clock.ahead = 11.0
+        assert (await made["ollama"].offers())[0].ready
+    await made["ollama"].close()

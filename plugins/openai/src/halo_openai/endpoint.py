@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from functools import cached_property, lru_cache
+from urllib.parse import urlsplit, urlunsplit
 
 from halo_kernel import BadInput
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A base URL without a slash at its end."""
+    """A base URL without a slash at its end; what is asked for at every call is worked out once."""
 
     url: str
 
-    @property
+    @cached_property
     def origin(self) -> tuple[str, str, int]:
         """Scheme, host and port: where a key may go."""
         parts = urlsplit(self.url)
         return parts.scheme, (parts.hostname or "").lower(), parts.port or (443 if parts.scheme == "https" else 80)
 
-    @property
+    @cached_property
     def is_loopback(self) -> bool:
         """Whether it is on this machine."""
         host = self.origin[1]
@@ -30,7 +31,7 @@ class Endpoint:
         except ValueError:
             return host == "localhost" or host.endswith(".localhost")
 
-    @property
+    @cached_property
     def shown(self) -> str:
         """The URL for people: without credentials and query."""
         parts = urlsplit(self.url)
@@ -47,12 +48,20 @@ def parse_endpoint(text: str, *, field: str) -> Endpoint:
 
     Raises `BadInput` naming `field` when it is no http or https URL.
     """
+    found = _parsed(text)
+    if found is None:
+        raise BadInput(f"{field} must be an http or https URL such as http://127.0.0.1:8000/v1", field=field)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> Endpoint | None:
     try:
         parts = urlsplit(text.strip())
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        usable, parts = False, SplitResult("", "", "", "", "")
+        return None
     if not usable:
-        raise BadInput(f"{field} must be an http or https URL such as http://127.0.0.1:8000/v1", field=field)
+        return None
     path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
     return Endpoint(urlunsplit(parts._replace(path=path, fragment="")))

@@ -12,15 +12,32 @@ from .vendor import CUSTOM, Vendor
 _KEYED, _LOCAL = 10, 20
 
 
-async def offers(vendor: Vendor, probes: Probes) -> Sequence[Offer]:
-    """Return the vendor's offers, the default model first. Only a server on this machine is asked anything."""
-    if vendor.follows_base_url and not (_is_custom(vendor) and vendor.settings.base_url):
-        return ()
-    try:
-        if vendor.is_local:
-            return _local(vendor, await probes.of(vendor))
-    except BadInput as error:
-        return [_not(vendor, error.message)]
+class Offers:
+    """What one vendor offers, put into words again only when something it depends on has changed."""
+
+    def __init__(self, vendor: Vendor, probes: Probes) -> None:
+        self._vendor = vendor
+        self._probes = probes
+        self._kept: tuple[object, Sequence[Offer]] = (None, ())
+
+    async def now(self) -> Sequence[Offer]:
+        """Return the offers, the default model first. Only a server on this machine is asked anything."""
+        vendor = self._vendor
+        if vendor.follows_base_url and not (_is_custom(vendor) and vendor.settings.base_url):
+            return ()
+        try:
+            found = await self._probes.of(vendor) if vendor.is_local else None
+        except BadInput as error:
+            return (_not(vendor, error.message),)
+        known = (vendor.state, found)
+        if self._kept[0] != known:
+            self._kept = known, tuple(_offered(vendor, found))
+        return self._kept[1]
+
+
+def _offered(vendor: Vendor, found: Found | None) -> Sequence[Offer]:
+    if found is not None:
+        return _local(vendor, found)
     return _custom(vendor) if _is_custom(vendor) else _keyed(vendor)
 
 

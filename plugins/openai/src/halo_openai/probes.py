@@ -16,6 +16,7 @@ from .vendor import Vendor
 
 _SECONDS = 0.5
 _FRESH_SECONDS = 10.0
+_KNOWN_SECONDS = 60.0
 _NO_CHAT = ("embed", "rerank", "whisper", "tts")
 
 
@@ -36,23 +37,30 @@ class Found:
 
 
 class Probes:
-    """Asks every local vendor at once, at most every ten seconds, whichever of them is asked about."""
+    """Asks every local vendor at once, at most every ten seconds, whichever of them is asked about.
+
+    Nobody waits twice within a minute for a server that accepts connections and says nothing: after a slow round the
+    next one is made behind the back of who asks, who is told what the last one found.
+    """
 
     def __init__(self, vendors: Sequence[Vendor], transport: Transport, clock: Clock) -> None:
         self._vendors = vendors
         self._transport = transport
         self._clock = clock
         self._at = float("-inf")
-        self._asking: asyncio.Task[dict[str, Found]] | None = None
+        self._slow = False
+        self._asking: asyncio.Task[None] | None = None
         self._found: dict[str, Found] = {}
 
     async def of(self, vendor: Vendor) -> Found:
-        """Return what is known about a local vendor's server, at most ten seconds old."""
-        if self._clock.monotonic() - self._at > _FRESH_SECONDS or _mark(vendor) not in self._found:
+        """Return what is known about a local vendor's server: ten seconds old at most, after a slow round a minute."""
+        age, mark = self._clock.monotonic() - self._at, _mark(vendor)
+        if age > _FRESH_SECONDS or mark not in self._found:
             # One round serves everybody who asks meanwhile, and outlives an asker that is cancelled.
-            self._asking = self._asking or asyncio.create_task(self._ask_all())
-            self._found = await asyncio.shield(self._asking)
-        return self._found.get(_mark(vendor), Found(answers=False))
+            self._asking = asking = self._asking or asyncio.create_task(self._ask_all())
+            if not (self._slow and age < _KNOWN_SECONDS and mark in self._found):
+                await asyncio.shield(asking)
+        return self._found.get(mark, Found(answers=False))
 
     async def close(self) -> None:
         """End a round that still runs."""
@@ -60,12 +68,15 @@ class Probes:
             self._asking.cancel()
             await asyncio.wait({self._asking})
 
-    async def _ask_all(self) -> dict[str, Found]:
+    async def _ask_all(self) -> None:
         try:
+            start = self._clock.monotonic()
             local = [vendor for vendor in self._vendors if _is_local(vendor)]
+            marks = list(map(_mark, local))
             found = await asyncio.gather(*map(self._ask, local))
             self._at = self._clock.monotonic()
-            return {_mark(vendor): each for vendor, each in zip(local, found, strict=True)}
+            self._slow = self._at - start >= _SECONDS
+            self._found = dict(zip(marks, found, strict=True))
         finally:
             self._asking = None
 

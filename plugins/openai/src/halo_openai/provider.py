@@ -13,7 +13,7 @@ from halo_kernel import BadInput, Chunk, Clock, ModelError, ModelRequest, Offer,
 from halo_lib_wire import ChatDecoder, SseParser, encode_chat, model_error
 
 from .endpoint import Endpoint
-from .offers import offers
+from .offers import Offers
 from .probes import Probes
 from .transport import Transport, drain, read_error
 from .vendor import Key, Vendor
@@ -30,13 +30,14 @@ class ChatProvider:
     def __init__(self, vendor: Vendor, *, transport: Transport, probes: Probes, clock: Clock) -> None:
         self.name = vendor.manifest.id
         self._vendor = vendor
+        self._offers = Offers(vendor, probes)
         self._transport = transport
         self._probes = probes
         self._clock = clock
 
     async def offers(self) -> Sequence[Offer]:
         """Return the vendor's models with whether each can answer now; only servers on this machine are asked."""
-        return await offers(self._vendor, self._probes)
+        return await self._offers.now()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Yield the answer as it comes; an empty `TextDelta` at times while only parts of a tool call arrive.

@@ -29,11 +29,19 @@ class Vendor:
     def __init__(self, manifest: Manifest, settings: Settings) -> None:
         self.manifest = manifest
         self._settings = settings
+        self._is_ours = manifest.id in ("openai", CUSTOM.id)
+        self._known = VARIABLES.get("openai" if self._is_ours else manifest.id, ())
+        self._variables = manifest.variables
 
     @property
     def settings(self) -> OpenAISettings:
         """The section `openai` as it is now."""
         return self._settings.of(OpenAISettings)
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """All that an offer depends on beside the manifest; equal as long as nothing was changed."""
+        return self.settings, *map(os.environ.get, (*self._known, *self._variables))
 
     @property
     def follows_base_url(self) -> bool:
@@ -57,7 +65,7 @@ class Vendor:
     @property
     def default_model(self) -> str:
         """The model to use when nobody names one, '' if there is none."""
-        named = self.settings.model if self.manifest.id in ("openai", CUSTOM.id) else ""
+        named = self.settings.model if self._is_ours else ""
         return named or self.manifest.default_model_id
 
     def endpoint_for(self, wish: str | None) -> Endpoint:
@@ -81,12 +89,11 @@ class Vendor:
     @property
     def key(self) -> Key | None:
         """The key to send, None when none is set."""
-        field = "api_key" if self.manifest.id in ("openai", CUSTOM.id) else f"{self.manifest.id}_api_key"
-        variables = VARIABLES.get("openai" if field == "api_key" else self.manifest.id, ())
+        field = "api_key" if self._is_ours else f"{self.manifest.id}_api_key"
         secret = getattr(self.settings, field, None) or self.settings.keys.get(self.manifest.id)
         if isinstance(secret, Secret) and secret.reveal():
-            return Key(secret, _source(secret, variables) or f"the setting openai.{self._field(field)}")
-        for name in self.manifest.variables:
+            return Key(secret, _source(secret, self._known) or f"the setting openai.{self._field(field)}")
+        for name in self._variables:
             if value := os.environ.get(name):
                 return Key(Secret(value, name), name)
         return None
@@ -94,8 +101,8 @@ class Vendor:
     @property
     def missing_key(self) -> str:
         """What to do when there is no key, as a sentence."""
-        variables = (*VARIABLES.get(self.manifest.id, ()), *self.manifest.variables)
-        field = self._field("api_key" if self.manifest.id == "openai" else f"{self.manifest.id}_api_key")
+        variables = (*self._known, *self._variables)
+        field = self._field("api_key" if self._is_ours else f"{self.manifest.id}_api_key")
         first = f"set {variables[0]}, or " if variables else "set "
         return f"no key: {first}openai.{field} in HALO_HOME/secrets/settings.yaml"
 
