@@ -45,15 +45,19 @@ def accept(
 ) -> tuple[Receipt, bool]:
     """Write the message and return its receipt and True; a key that was seen before gives the first receipt and False.
 
+    A key is its sender's own: other principals' keys are other keys, whatever they say.
     A person's message frees a tree that was parked after repeated crashes.
     Raises `SessionClosed` and `QueueFull`; nothing is written then.
     """
-    seen = tx.one("SELECT session, id, key, at, head FROM inbox WHERE key = ?", (key,))
+    who = message.principal
+    seen = tx.one(
+        "SELECT session, id, key, at, head FROM inbox WHERE principal = ? AND principal_kind = ? AND key = ?",
+        (who.name, who.kind, key),
+    )
     if seen is not None:
         return _receipt(tx, seen), False
     _refuse(tx, session, cap)
     _, head = journal_of(tx, session)
-    who = message.principal
     row = tx.one(
         "INSERT INTO inbox(session, key, at, head, mode, access, principal, principal_kind, text, route, cause)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING session, id, key, at, head",
@@ -124,24 +128,27 @@ def consume(tx: Tx, rows: list[Waiting], turn: str) -> bool:
     return True
 
 
-def withdraw(tx: Tx, row: int) -> bool:
-    """Settle a waiting row as cancelled; false when a turn has consumed it."""
-    done = tx.one("UPDATE inbox SET state = 'cancelled' WHERE id = ? AND state = 'waiting' RETURNING id", (row,))
+def withdraw(tx: Tx, session: str, row: int) -> bool:
+    """Settle a waiting row of the session as cancelled; false when a turn has consumed it."""
+    done = tx.one(
+        "UPDATE inbox SET state = 'cancelled' WHERE id = ? AND session = ? AND state = 'waiting' RETURNING id",
+        (row, session),
+    )
     return done is not None
 
 
 def result_of(tx: Tx, row: int) -> TurnResult | None:
     """Return how the turn that answers `row` ended, None while it has not."""
-    found = tx.one("SELECT session, state, turn FROM inbox WHERE id = ?", (row,))
+    found = tx.one("SELECT session, state, turn, head FROM inbox WHERE id = ?", (row,))
     if found is None or found[1] == "waiting":
         return None
-    session, state, turn = found
+    session, state, turn, head = found
     if state != "consumed":
         return TurnResult(session=session, turn="", outcome="cancelled")
     ends = tx.execute(
         "SELECT turn, body FROM events WHERE session = ? AND kind = 'turn.ended' AND seq >="
-        " (SELECT min(seq) FROM events WHERE session = ? AND turn = ?) ORDER BY seq",
-        (session, session, turn),
+        " (SELECT min(seq) FROM events WHERE session = ? AND seq > ? AND turn = ?) ORDER BY seq",
+        (session, session, head, turn),
     )
     for ended, raw in ends:
         body = decode_body("turn.ended", raw)

@@ -51,7 +51,7 @@ CREATE TABLE partials(
 CREATE TABLE inbox(
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     session TEXT NOT NULL,
-    key TEXT NOT NULL UNIQUE,
+    key TEXT NOT NULL,
     at INTEGER NOT NULL,
     head INTEGER NOT NULL,
     mode TEXT NOT NULL,
@@ -62,7 +62,8 @@ CREATE TABLE inbox(
     route TEXT NOT NULL,
     cause TEXT NOT NULL,
     state TEXT NOT NULL DEFAULT 'waiting',
-    turn TEXT
+    turn TEXT,
+    UNIQUE(principal, principal_kind, key)
 );
 CREATE INDEX inbox_waiting ON inbox(session, id) WHERE state = 'waiting';
 CREATE TABLE runs(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from typing import Literal
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from typing import Any, Literal, TypeVar
 
 from msgspec.structs import replace
 
 from .. import hookspecs
 from ..access import fold_access
 from ..contracts import Lease, Tx, Update
-from ..errors import BadInput, Conflict, LeaseHeld, LeaseLost, SessionClosed, Stopping
+from ..errors import BadInput, HaloError, LeaseHeld, LeaseLost, SessionClosed, Stopping
 from ..folds import history_of
 from ..inbox import Waiting, accept, next_batch, result_of, waiting, withdraw
 from ..journal import append, last_answer, read
@@ -28,11 +28,14 @@ from ..records import (
     State,
     TurnResult,
 )
+from ..records.storable import storable_text
 from ..recovery import is_cut, recover_tree
 from ..turns import Desk, Turn
 from .prompts import PromptHandle
 from .rows import find, move
 from .seat import Seat
+
+T = TypeVar("T")
 
 MAX_TEXT = 1_000_000
 _CLOSE_SECONDS = 5.0
@@ -53,7 +56,7 @@ class LiveSession:
         self._stirred = asyncio.Event()
         self._prompts: dict[int, list[PromptHandle]] = {}
         self._yielded: list[int] = []
-        self._writes: set[asyncio.Task[None]] = set()
+        self._writes: set[asyncio.Task[Any]] = set()
         self._digest = ""
         self._retrying = False
         self._closing: asyncio.Task[None] | None = None
@@ -77,7 +80,11 @@ class LiveSession:
     # Arrival
 
     async def submit(self, message: Incoming) -> Receipt:
-        """See `contracts.Session.submit`."""
+        """See `contracts.Session.submit`. What is written for a caller that is cancelled meanwhile is answered too."""
+        self._check_open()
+        return await asyncio.shield(self._track(self._receive(message)))
+
+    async def _receive(self, message: Incoming) -> Receipt:
         receipt, fresh = await self._accept(message)
         if fresh:
             self._arrived(message, receipt)
@@ -87,16 +94,24 @@ class LiveSession:
         """See `contracts.Session.prompt`."""
         self._check_open()
         handle = PromptHandle(self._cancel_prompt)
-        task = asyncio.get_running_loop().create_task(self._write_prompt(message, handle))
-        self._writes.add(task)
-        task.add_done_callback(self._writes.discard)
+        self._track(self._write_prompt(message, handle))
         return handle
+
+    def _track(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a write that the session is busy with: it is neither put to rest nor closed before."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._writes.add(task)
+        task.add_done_callback(self._tracked)
+        return task
+
+    def _tracked(self, task: asyncio.Task[Any]) -> None:
+        self._writes.discard(task)
+        if not task.cancelled():
+            task.exception()  # retrieved: whoever waited has it
 
     async def _write_prompt(self, message: Incoming, handle: PromptHandle) -> None:
         try:
             receipt, fresh = await self._accept(message)
-            if not fresh and await self._answer_repeat(handle, receipt):
-                return
         except Exception as error:
             handle.fail(error)
             return
@@ -106,25 +121,21 @@ class LiveSession:
             await self._cancel_prompt(handle)
         elif fresh:
             self._arrived(message, receipt)
-
-    async def _answer_repeat(self, handle: PromptHandle, receipt: Receipt) -> bool:
-        """Settle the handle of a message that came before, if it is answered; false when its turn is still to end."""
-        result = await self._seat.database.read(lambda tx: result_of(tx, receipt.row))
-        if result is None and receipt.session == self._info.id:
-            return False
-        handle.accept(receipt)
-        if result is not None:
-            handle.settle(result)
         else:
-            handle.fail(Conflict(f"this key was used for a message to session {receipt.session}"))
-        return True
+            self.stir()  # the message came before: the driver looks how it was answered
 
     async def _cancel_prompt(self, handle: PromptHandle) -> None:
-        receipt = handle.receipt
+        receipt, session = handle.receipt, self._info.id
         if receipt is None:
             return
-        if await self._seat.database.write(lambda tx: withdraw(tx, receipt.row)):
-            self._settle_rows([receipt.row], TurnResult(session=self._info.id, turn="", outcome="cancelled"))
+        try:
+            withdrawn = await self._seat.database.write(lambda tx: withdraw(tx, session, receipt.row))
+        except HaloError as error:
+            logger("sessions").warning("could not withdraw a message", session=session, error=error.message)
+            self.stir()
+            return
+        if withdrawn:
+            self._settle_rows([receipt.row], TurnResult(session=session, turn="", outcome="cancelled"))
         elif self._turn is not None and receipt.row in {*self._yielded, *(row.row for row in self._turn.rows)}:
             self._turn.token.request("cancelled")
 
@@ -159,10 +170,12 @@ class LiveSession:
             raise BadInput("text must not be empty", field="text")
         if len(message.text) > MAX_TEXT:
             raise BadInput(f"text may have at most {MAX_TEXT} characters, not {len(message.text)}", field="text")
-        if "\0" in message.text:
-            raise BadInput("text must not contain U+0000", field="text")
         if message.key is not None and not 1 <= len(message.key) <= 300:
             raise BadInput("key must have 1 to 300 characters", field="key")
+        for field in ("text", "key", "route"):
+            text = getattr(message, field) or ""
+            if storable_text(text) != text:
+                raise BadInput(f"{field} must not contain U+0000 or surrogates", field=field)
 
     # Running
 
@@ -287,7 +300,7 @@ class LiveSession:
     async def _close(self, mode: Literal["abort", "land"]) -> None:
         if self._turn is not None:
             self._turn.token.request("cancelled" if mode == "abort" else "landed")
-        pending: set[asyncio.Task[None]] = set(self._writes)
+        pending: set[asyncio.Task[Any]] = set(self._writes)
         if self._driver is not None:
             pending.add(self._driver)
         if pending:
@@ -295,9 +308,13 @@ class LiveSession:
             if late:
                 logger("sessions").warning("closed over a run that does not end", session=self._info.id)
         self._fail_prompts(Stopping("the session was closed before this message was answered"))
-        if self._lease is not None:
-            await self._lease.release()
-        self._seat.left(self)
+        try:
+            if self._lease is not None:
+                await self._lease.release()
+        except HaloError as error:  # then it is free when this process has ended
+            logger("sessions").warning("lease not given back", session=self._info.id, error=error.message)
+        finally:
+            self._seat.left(self)
 
     # Handles
 

@@ -1,0 +1,230 @@
+"""Sessions at their edges: receipts, repeats, cancels and closes that meet, and more sessions than stay in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from halo_kernel import (
+    OPERATOR,
+    BadInput,
+    Database,
+    Event,
+    Incoming,
+    InputAdded,
+    Kernel,
+    Principal,
+    Session,
+    StorageUnavailable,
+    TurnEnded,
+)
+from halo_kernel.testing import Calls, Hang, NoteTool, ScriptedModel, running_kernel
+
+
+async def a_session(kernel: Kernel, folder: Path) -> Session:
+    folder.mkdir(exist_ok=True)
+    workspace = await kernel.host.workspaces.open(folder)
+    return await kernel.host.sessions.create(workspace=workspace.id, principal=OPERATOR)
+
+
+async def again(kernel: Kernel, session: Session) -> Session:
+    info = session.info
+    return await kernel.host.sessions.open(info.id, workspace=info.workspace, principal=OPERATOR)
+
+
+async def journal(session: Session) -> list[Event]:
+    return [update.event async for update in session.events() if update.event]
+
+
+def inputs(events: list[Event]) -> list[str]:
+    return [event.body.text for event in events if isinstance(event.body, InputAdded)]
+
+
+async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    for _ in range(int(seconds / 0.01)):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come to pass")
+
+
+async def soon(handle: Any) -> Any:
+    return await asyncio.wait_for(asyncio.shield(handle.result), 10)
+
+
+def held_up(kernel: Kernel, session: Session) -> tuple[Database, asyncio.Event]:
+    """Let every write of the session's workspace wait for an event."""
+    database: Any = kernel.workspaces.seats[session.info.workspace].database
+    write, free = database.write, asyncio.Event()
+
+    async def later(fn: Any) -> Any:
+        await free.wait()
+        return await write(fn)
+
+    database.write = later
+    return database, free
+
+
+async def test_a_message_whose_sender_hung_up_is_answered(tmp_path: Path) -> None:
+    """A caller of `submit` that is cancelled while its message is written knows nothing, and the message runs."""
+    async with running_kernel(tmp_path / "home") as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        await soon(session.prompt(Incoming(text="first")))
+        _, free = held_up(kernel, session)
+        sending = asyncio.create_task(session.submit(Incoming(text="second")))
+        await asyncio.sleep(0.01)
+        sending.cancel()
+        await asyncio.wait({sending})
+        free.set()
+        await until(lambda: session.info.state == "idle")
+        assert inputs(await journal(session)) == ["first", "second"]
+
+
+async def test_a_receipt_given_while_the_server_stops_is_honoured_at_the_next_start(tmp_path: Path) -> None:
+    """What was on its way into the inbox when the kernel closed is answered by the next one, without being asked."""
+    home = tmp_path / "home"
+    async with running_kernel(home) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        await soon(session.prompt(Incoming(text="first")))
+        _, free = held_up(kernel, session)
+        sending = asyncio.create_task(session.submit(Incoming(text="second", key="k")))
+        await asyncio.sleep(0.01)
+        closing = asyncio.create_task(kernel.close())
+        await asyncio.sleep(0.05)
+        free.set()
+        receipt = await asyncio.wait_for(sending, 5)
+        await closing
+    model = ScriptedModel()
+    async with running_kernel(home, model=model) as kernel:
+        await until(lambda: model.requests)
+        session = await again(kernel, session)
+        await until(lambda: session.info.state == "idle")
+        assert inputs(await journal(session)) == ["first", "second"]
+        assert await session.submit(Incoming(text="third", key="k")) == receipt
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_whatever_is_accepted_while_the_kernel_closes_is_consumed_once(tmp_path: Path, seed: int) -> None:
+    """S36: messages that arrive at many sessions while the kernel closes are refused, or consumed exactly once."""
+    rnd, home, accepted = random.Random(seed), tmp_path / "home", set[str]()
+
+    async def send(session: Session, name: str) -> None:
+        await asyncio.sleep(rnd.random() * 0.02)
+        for number in range(3):
+            await session.submit(Incoming(text=f"{name}.{number}"))
+            accepted.add(f"{name}.{number}")
+            await asyncio.sleep(rnd.random() * 0.005)
+
+    async with running_kernel(home) as kernel:
+        sessions = [await a_session(kernel, tmp_path / "w") for _ in range(4)]
+        sending = [asyncio.create_task(send(session, f"s{i}")) for i, session in enumerate(sessions)]
+        await asyncio.sleep(rnd.random() * 0.03)
+        await kernel.close()
+        await asyncio.gather(*sending, return_exceptions=True)
+    async with running_kernel(home) as kernel:
+        await asyncio.sleep(0.05)
+        found: list[str] = []
+        for session in sessions:
+            live = await again(kernel, session)
+            await until(lambda live=live: live.info.state == "idle")
+            events = await journal(live)
+            found += [text for text in inputs(events) if text.startswith("s")]
+            ends = [event.body.outcome for event in events if isinstance(event.body, TurnEnded)]
+            assert not ends or ends[-1] in ("succeeded", "failed")
+        assert sorted(found) == sorted(set(found)) and accepted <= set(found)
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_a_repeat_that_meets_the_end_of_its_turn_is_settled(tmp_path: Path, seed: int) -> None:
+    """However late the same key comes, its handle says how the one turn ended."""
+    rnd = random.Random(seed)
+    async with running_kernel(tmp_path / "home") as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        for number in range(10):
+            first = session.prompt(Incoming(text="x", key=f"k{number}"))
+            await asyncio.sleep(rnd.random() * 0.01)
+            second = session.prompt(Incoming(text="x", key=f"k{number}"))
+            assert await soon(second) == await soon(first)
+        assert len(inputs(await journal(session))) == 10
+
+
+async def test_a_repeat_to_another_session_follows_the_first_message(tmp_path: Path) -> None:
+    """The same sender's key in another session is the same message: its receipt, its result, once."""
+    model = ScriptedModel([Hang()])
+    async with running_kernel(tmp_path / "home", model=model) as kernel:
+        one, two = await a_session(kernel, tmp_path / "w"), await a_session(kernel, tmp_path / "w")
+        first = one.prompt(Incoming(text="hello", key="k"))
+        await until(lambda: model.active)
+        second = two.prompt(Incoming(text="hello", key="k"))
+        assert await second.accepted == await first.accepted
+        one.interrupt()
+        assert (await soon(second)) == (await soon(first))
+        assert inputs(await journal(two)) == []
+
+
+async def test_keys_of_two_principals_are_two_keys(tmp_path: Path) -> None:
+    """A key is its sender's own: another principal's message with the same key is another message."""
+    async with running_kernel(tmp_path / "home") as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        mine = session.prompt(Incoming(text="mine", key="1"))
+        other = session.prompt(Incoming(text="yours", key="1", principal=Principal(name="other")))
+        await soon(mine), await soon(other)
+        assert sorted(inputs(await journal(session))) == ["mine", "yours"]
+
+
+async def test_cancelling_what_gave_way_cancels_what_took_over(tmp_path: Path) -> None:
+    """The handle of a message whose turn gave way stops the turn that answers it."""
+    held = asyncio.Event()
+    note = NoteTool(wait=lambda call: held.wait())
+    model = ScriptedModel([Calls([("note", {"text": "x"})]), Hang()])
+    async with running_kernel(tmp_path / "home", model=model, tools=[note]) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        first = session.prompt(Incoming(text="run"))
+        await until(lambda: note.seen)
+        await session.submit(Incoming(text="newer"))
+        held.set()
+        await until(lambda: len(model.requests) == 2)
+        first.cancel()
+        assert (await soon(first)).outcome == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (Incoming(text="a\ud800b"), "text"),
+        (Incoming(text="x", key="a\0b"), "key"),
+        (Incoming(text="x", key="\udfff"), "key"),
+    ],
+    ids=["text", "nul", "surrogate"],
+)
+async def test_text_that_no_storage_keeps_is_refused_by_name(tmp_path: Path, message: Incoming, field: str) -> None:
+    """A sender is told which field holds what cannot be kept, and nothing is written."""
+    async with running_kernel(tmp_path / "home") as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        with pytest.raises(BadInput) as caught:
+            await session.submit(message)
+        assert caught.value.field == field and len(await journal(session)) == 1
+
+
+async def test_a_lease_that_cannot_be_given_back_does_not_brick_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A close whose last write fails still closes: the session opens again."""
+
+    async def fails(lease: object) -> None:
+        raise StorageUnavailable("injected")
+
+    async with running_kernel(tmp_path / "home") as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        await soon(session.prompt(Incoming(text="one")))
+        with monkeypatch.context() as patch:
+            patch.setattr("halo_kernel.leases.HeldLease.release", fails)
+            await session.close("abort")  # type: ignore[attr-defined]
+        fresh = await again(kernel, session)
+        assert fresh is not session
+        assert (await soon(fresh.prompt(Incoming(text="two")))).text == "echo: two"
