@@ -15,6 +15,7 @@ from halo_kernel import Client, Stopping, default_home, find_server, is_served
 from .terminal import note
 
 _PATIENCE = 20.0
+_FORCED_PATIENCE = 5.0
 
 
 def command(argv: Sequence[str]) -> int:
@@ -29,7 +30,7 @@ def command(argv: Sequence[str]) -> int:
         return 1
     pid = int(client.get("/api/server")["pid"])
     _ask(client)
-    if _ended(home, 5.0 if options.force else _PATIENCE):
+    if _ended(home, _FORCED_PATIENCE if options.force else _PATIENCE):
         print("Stopped.")
         return 0
     if not options.force:
@@ -37,7 +38,7 @@ def command(argv: Sequence[str]) -> int:
         return 1
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    killed = _ended(home, 5.0)
+    killed = _ended(home, _FORCED_PATIENCE)
     print("Killed." if killed else f"The server (pid {pid}) could not be killed.")
     return 0 if killed else 1
 

@@ -28,9 +28,13 @@ def choose_folder(named: str | None) -> Path:
     if here not in (Path.home(), Path(here.anchor)):
         return here
     folder = default_home(os.environ) / "workspaces" / "default"
-    if not folder.exists():
-        folder.mkdir(parents=True)
-        (folder / "README.md").write_text(_WELCOME, encoding="utf-8")
+    try:
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            (folder / "README.md").write_text(_WELCOME, encoding="utf-8")
+    except OSError as error:
+        advice = "set HALO_HOME to a folder that you may write to"
+        raise WorkspaceUnusable(f"the folder {folder} cannot be made: {error.strerror}", advice=advice) from error
     return folder
 
 

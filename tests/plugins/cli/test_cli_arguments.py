@@ -1,0 +1,112 @@
+"""What the commands take, and that looking at them costs nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+
+import pytest
+
+from halo_cli.run import _options as run_options
+from halo_cli.run import _prompt
+from halo_cli.up import _options as up_options
+from halo_cli.up import _server_options
+from halo_kernel import BadInput
+
+COMMANDS = {
+    entry.name: entry
+    for entry in entry_points(group="halo.commands")
+    if entry.dist is not None and entry.dist.name == "halo-cli"
+}
+
+
+def load(name: str) -> Callable[[Sequence[str]], int]:
+    command: Callable[[Sequence[str]], int] = COMMANDS[name].load()
+    return command
+
+
+def test_the_commands_are_those_of_the_readme() -> None:
+    """The distribution brings these commands, no more and no fewer."""
+    assert set(COMMANDS) == {"up", "run", "init", "sessions", "status", "stop", "logs"}
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--help` ends with 0, says what the command does, and calls it by the name that people type."""
+    with pytest.raises(SystemExit) as ended:
+        load(name)(["--help"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: halo {name} ")
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_an_unknown_option_is_wrong_usage(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An option that does not exist ends with 2 before anything happens."""
+    with pytest.raises(SystemExit) as ended:
+        load(name)(["--no-such-option"])
+    assert ended.value.code == 2
+    assert "--no-such-option" in capsys.readouterr().err
+
+
+def test_up_passes_to_its_server_what_is_the_server_s() -> None:
+    """Host, port and plugins left out go to the server; what is not given is left to the settings."""
+    assert _server_options(up_options([])) == []
+    options = up_options(["-p", "0", "--host", "::1", "--without", "web", "--without", "tools", "-w", "x"])
+    assert _server_options(options) == ["--port", "0", "--host", "::1", "--without", "web", "--without", "tools"]
+    assert up_options([]).browser and not up_options(["--no-browser"]).browser
+
+
+@pytest.mark.parametrize("wrong", ["-1", "65536", "http", ""])
+def test_a_port_is_a_number_that_ports_have(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A port is checked before a server is started for it."""
+    with pytest.raises(SystemExit, match="2"):
+        up_options([f"--port={wrong}"])
+    assert "halo up: error: " in capsys.readouterr().err
+    assert up_options(["--port=65535"]).port == 65535
+
+
+def test_run_has_the_defaults_of_a_conversation_that_goes_on() -> None:
+    """Without options: text, quiet, whatever server there is, the newest session."""
+    options = run_options(["two", "words"])
+    assert options.prompt == ["two", "words"]
+    assert (options.format, options.verbose, options.local, options.new) == ("text", False, False, False)
+    assert (options.session, options.agent, options.workspace, options.directory) == (None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "piped", "prompt"),
+    [
+        (["one", "two"], "", "one two"),
+        ([], "from a pipe\n", "from a pipe"),
+        (["words"], "  and a pipe \n", "words\n\nand a pipe"),
+    ],
+)
+def test_words_and_pipe_are_one_prompt(
+    words: list[str], piped: str, prompt: str, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is piped in stands after the words, an empty line between them."""
+    (tmp_path / "pipe").write_text(piped)
+    with (tmp_path / "pipe").open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert _prompt(words) == prompt
+
+
+@pytest.mark.parametrize("stdin", ["empty", "none"])
+def test_no_prompt_is_an_error(stdin: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without words and without a pipe, or with nothing in it, the error shows how to say something."""
+    (tmp_path / "pipe").write_text(" \n")
+    with (tmp_path / "pipe").open() as pipe:
+        monkeypatch.setattr(sys, "stdin", pipe if stdin == "empty" else None)
+        with pytest.raises(BadInput, match='halo run "your question"'):
+            _prompt([" "])
+
+
+def test_commands_import_nothing_heavy() -> None:
+    """Loading every command imports the kernel's light parts only: no server, no database, no SDK."""
+    modules = ", ".join(entry.value.partition(":")[0] for entry in COMMANDS.values())
+    code = f"import sys, {modules}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    heavy = {"starlette", "hypercorn", "apsw", "pluggy", "structlog", "ruamel", "aiohttp"}
+    assert heavy & set(out.split()) == set()

@@ -1,0 +1,127 @@
+"""Commands around a real server process: started, found, shown, stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from halo_cli import init, sessions, status, stop, up
+from halo_cli.launch import ServerFailed, end, start, wait
+from halo_cli.terminal import model_line
+from halo_kernel import HaloError, default_home, find_server
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of this test's own, and an empty folder to be in."""
+    for name in [name for name in os.environ if name.endswith("_API_KEY") or name.startswith("OPENAI_")]:
+        monkeypatch.delenv(name)
+    place = tmp_path / "place"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    return default_home(os.environ)
+
+
+@pytest.fixture
+def server(home: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A server in the background."""
+    process, _ = start(["--port", "0"], home=home, detach=True)
+    yield process
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+def test_a_server_is_started_and_ended(home: Path) -> None:
+    """`start` returns when the server answers; `end` ends it cleanly."""
+    process, client = start(["--port", "0"], home=home, detach=False)
+    assert client.get("/api/server")["pid"] == process.pid
+    assert end(process) == 0
+    assert find_server(home) is None
+
+
+@pytest.mark.parametrize("detach", [False, True])
+def test_a_server_that_does_not_start_says_why(home: Path, detach: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    """Its own sentence reaches the person: through the error when it is detached, on stderr when it is not."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ServerFailed) as failed:
+            start(["--port", str(port)], home=home, detach=detach)
+    said = failed.value.message if detach else capfd.readouterr().err
+    assert f"Port {port} on 127.0.0.1 is taken" in said
+    assert "Traceback" not in said
+
+
+def test_a_server_that_a_signal_killed_has_a_shell_s_exit_code(server: subprocess.Popen[bytes]) -> None:
+    """A killed server is told as a shell tells it: 128 and the signal's number."""
+    server.send_signal(signal.SIGKILL)
+    assert wait(server) == 137
+
+
+def test_status_and_stop_follow_the_server(
+    home: Path, server: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`status` names address and process, `stop` returns when it has ended, and then both say that none runs."""
+    assert status.command([]) == 0
+    told = capsys.readouterr().out
+    assert f"pid {server.pid}" in told and "http://127.0.0.1:" in told
+    assert stop.command([]) == 0
+    assert capsys.readouterr().out == "Stopped.\n"
+    assert server.wait(5) == 0
+    assert (status.command([]), stop.command([])) == (1, 1)
+    assert capsys.readouterr().err.count("No server of") == 2
+
+
+def test_a_deaf_server_is_killed_by_force(
+    home: Path, server: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that does not end is left alone, and killed with `--force`."""
+    monkeypatch.setattr(stop, "_ask", lambda client: server.send_signal(signal.SIGSTOP))
+    monkeypatch.setattr(stop, "_PATIENCE", 0.3)
+    monkeypatch.setattr(stop, "_FORCED_PATIENCE", 0.3)
+    assert stop.command([]) == 1
+    assert "`halo stop --force` kills it" in capsys.readouterr().err
+    server.send_signal(signal.SIGCONT)
+    assert stop.command(["--force"]) == 0
+    assert capsys.readouterr().out == "Killed.\n"
+    assert server.wait(5) == -signal.SIGKILL
+
+
+def test_a_workspace_is_made_and_its_sessions_are_listed(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`init` makes the folder and says where its files are; `sessions` of an empty workspace says that it is empty."""
+    assert init.command([str(tmp_path / "new" / "folder")]) == 0
+    assert (tmp_path / "new" / "folder" / ".halo" / "halo.db").exists()
+    assert str(tmp_path / "new" / "folder") in capsys.readouterr().out
+    assert sessions.command(["-w", str(tmp_path / "new" / "folder")]) == 0
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", "No sessions found.\n")
+
+
+def test_up_ends_the_server_that_is_of_no_use(home: Path, tmp_path: Path) -> None:
+    """When the workspace cannot be opened, the server that was started for it does not stay, detached or not."""
+    for words in ([], ["-d"]):
+        with pytest.raises(HaloError, match="does not exist"):
+            up.command([*words, "--no-browser", "-p", "0", "-w", str(tmp_path / "missing")])
+        assert find_server(home) is None
+
+
+def offer(model: str, *, real: bool = True, reason: str = "") -> dict[str, object]:
+    return {"model": model, "is_model": real, "reason": reason}
+
+
+def test_the_model_is_named_with_the_reason_and_rules_are_no_model() -> None:
+    """A model is called one; rules never are, and what the first model in line lacks is said."""
+    real, rules = offer("x/y", reason="no key: set X_KEY"), offer("offline/rules", real=False)
+    assert model_line({"models": [real], "chosen": "x/y", "reason": "uses X_KEY"}) == "Model: x/y (uses X_KEY)"
+    line = model_line({"models": [rules, real], "chosen": "offline/rules", "reason": "none else"})
+    assert line == "No model is running: built-in rules answer. First in line is x/y (no key: set X_KEY)."
+    assert model_line({"models": [rules], "chosen": "offline/rules", "reason": ""}).endswith("rules answer.")
+    assert model_line({"models": [], "chosen": None, "reason": "none"}) == "No model can answer: none"
