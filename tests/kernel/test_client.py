@@ -11,11 +11,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from halo_kernel import (
     BadFile,
@@ -30,8 +30,7 @@ from halo_kernel import (
     hook,
 )
 from halo_kernel.client import caller
-from halo_kernel.client.embedded import _private_folder
-from halo_kernel.presence import Presence, published, read_presence, sole_server
+from halo_kernel.presence import Presence, is_served, published, read_presence, sole_server
 
 SCRIPT = Path(__file__).with_name("server_process.py")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Unix sockets and signals")
@@ -168,9 +167,8 @@ def test_a_server_that_is_gone_is_a_clear_error(
 def test_it_waits_for_a_server_that_starts(start: Callable[..., subprocess.Popen[str]], home: Path) -> None:
     """A server that holds the home's lock but is not ready yet is waited for."""
     process = start(wait=False)
-    lock = home / "global" / "server.lock"
     deadline = time.monotonic() + 10
-    while not (lock.exists() and lock.read_text()) and time.monotonic() < deadline:
+    while not is_served(home) and time.monotonic() < deadline:
         time.sleep(0.01)
     with connect(home) as client:
         assert client.get("/api/server")["pid"] == process.pid
@@ -193,7 +191,7 @@ def test_without_a_server_it_runs_a_kernel(home: Path) -> None:
         status = client.get("/api/server")
         assert (status["pid"], status["embedded"]) == (os.getpid(), True)
         assert client.get("/whose") == {"scheme": "operator"}
-        folder = Path(client._place.path).parent
+        folder = Path(client._server().url.removeprefix("unix:")).parent
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert read_presence(home) is None
     assert not folder.exists()
@@ -211,7 +209,7 @@ def test_local_forces_a_kernel_of_its_own(start: Callable[[], subprocess.Popen[s
 def test_a_strangers_request_to_the_private_socket_is_refused(home: Path) -> None:
     """The private socket asks for the token, too."""
     with local(home) as client, socket.socket(socket.AF_UNIX) as sock:
-        sock.connect(client._place.path)
+        sock.connect(client._server().url.removeprefix("unix:"))
         sock.sendall(b"GET /api/server HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert b" 401 " in sock.recv(100)
 
@@ -243,48 +241,42 @@ def test_a_stream_of_an_own_kernel_ends_with_it(home: Path) -> None:
 
 def test_a_stale_file_is_passed_over(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file of a server that was killed leads nobody astray, whoever has its port now."""
-
-    class Other(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
     (home / "secrets").mkdir(parents=True)
     (home / "global").mkdir()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as other:
-        threading.Thread(target=other.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{other.server_address[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        url = f"http://127.0.0.1:{other.getsockname()[1]}"
         with published(home, Presence(url=url, token="t", pid=1, version="0", started=0)):
             with connect(home, discover=False) as client:
                 assert client.embedded
             monkeypatch.setattr(caller, "START_SECONDS", 0.2)
             with sole_server(home), pytest.raises(Stopping):
                 connect(home)
-        other.shutdown()
+        other.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            other.accept()
 
 
-def test_a_wrong_token_is_told(start: Callable[[], subprocess.Popen[str]], home: Path) -> None:
-    """A client with a token that is no longer good looks into the file once, then tells."""
+def test_a_wrong_token_is_told(
+    start: Callable[[], subprocess.Popen[str]], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token that is no longer good is looked up once more, then the client tells."""
     start()
-    presence = read_presence(home)
-    assert presence is not None
-    stale = caller.Place(url=presence.url, token="stale")
-    assert Client(home, stale).get("/api/server")["url"] == presence.url
+    good = read_presence(home)
+    assert good is not None
+    stale = replace(good, token="stale")
+    answers = iter([stale, good, good])
+    monkeypatch.setattr(caller, "read_presence", lambda home: next(answers))
+    assert Client(home).get("/api/server")["url"] == good.url
+    monkeypatch.setattr(caller, "read_presence", lambda home: stale)
     with pytest.raises(Unauthorized):
-        Client(home / "elsewhere", stale).get("/api/server")
+        Client(home).get("/api/server")
 
 
-def test_a_sockets_path_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deep_temporary_folder_does_no_harm(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A deep temporary folder does not make the socket's path too long for the system."""
     deep = tmp_path / ("d" * 100)
     deep.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(deep))
-    folder = _private_folder()
-    try:
-        assert len(os.fsencode(folder / "kernel.sock")) < 104
+    with local(home) as client:
+        assert client.get("/api/health")["status"] == "ok"
         assert not list(deep.iterdir())
-    finally:
-        folder.rmdir()

@@ -43,7 +43,7 @@ from halo_kernel import (
     hook,
 )
 from halo_kernel import errors as error_tree
-from halo_kernel.client.failures import rebuild
+from halo_kernel.client.wire import rebuild
 from halo_kernel.testing import Front, VirtualClock, front, running_kernel
 
 FAILURES: list[tuple[HaloError, int]] = [
@@ -322,7 +322,7 @@ async def test_signing_in_sets_a_careful_cookie(client: httpx.AsyncClient) -> No
     answer = await client.post("/api/guess?answer=right")
     value = answer.headers["set-cookie"]
     assert value.startswith("halo_token=")
-    assert {"Path=/", "HttpOnly", "SameSite=Lax", "Max-Age=1209600"} <= {part.strip() for part in value.split(";")}
+    assert {"Path=/", "HttpOnly", "SameSite=lax", "Max-Age=1209600"} <= {part.strip() for part in value.split(";")}
     assert "Secure" not in value
     assert (await client.get("/api/as/operator")).status_code == 200
 
@@ -386,6 +386,8 @@ async def test_a_listed_origin_is_answered_with_cors(client: httpx.AsyncClient, 
     preflight = await client.options("/api/as/operator", headers=asked)
     assert preflight.status_code == 204
     assert preflight.headers["access-control-allow-credentials"] == "true"
+    assert "PATCH" in preflight.headers["access-control-allow-methods"]
+    assert preflight.headers["access-control-max-age"] == "86400"
     answer = await client.post("/api/as/operator", headers={**face.headers, "Origin": "https://good.example"})
     assert answer.headers["access-control-allow-origin"] == "https://good.example"
     failed = await client.post("/api/as/operator", headers={"Origin": "https://good.example"})
@@ -417,12 +419,12 @@ async def test_a_body_becomes_a_struct(client: httpx.AsyncClient, face: Front) -
 @pytest.mark.parametrize(
     ("body", "where", "rule"),
     [
-        (b"{}", "text", "text: is required."),
-        (b"", "text", "text: is required."),
+        (b"{}", "text", "text: Object missing required field `text`."),
+        (b"", "text", "text: Object missing required field `text`."),
         (b'{"text": 1}', "text", "text: Expected `str`, got `int`."),
         (b'{"text": "a", "tags": ["b", 2]}', "tags[1]", "tags[1]: Expected `str`, got `int`."),
-        (b'{"text": "a", "sender": "b"}', "sender", "sender: is not a field of this request."),
-        (b"[]", "", "The body breaks a rule: Expected `object`, got `array`."),
+        (b'{"text": "a", "sender": "b"}', "sender", "sender: Object contains unknown field `sender`."),
+        (b"[]", "", "The body: Expected `object`, got `array`."),
         (b"{", "", "The body is not valid JSON"),
         (b'{"text": "\xff"}', "", "The body is not valid JSON"),
         (b"[" * 99, "", "The body"),
@@ -530,9 +532,18 @@ async def test_the_most_exact_path_answers(client: httpx.AsyncClient) -> None:
     assert (await client.get("/api/rest/a/b")).json() == {"rest": "a/b"}
 
 
-async def test_the_kernels_own_paths_are_its_own(client: httpx.AsyncClient) -> None:
-    """A plugin that claims a path of the kernel's does not get it."""
+async def test_the_kernels_own_paths_are_its_own(
+    client: httpx.AsyncClient, face: Front, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A plugin that claims a path of the kernel's does not get it, and is degraded with a reason that names both."""
     assert (await client.get("/api/health")).json()["status"] == "ok"
+    rows = (await client.get("/api/server", headers=face.headers)).json()["plugins"]
+    probe = next(row for row in rows if row["name"] == "probe")
+    assert probe["state"] == "degraded"
+    assert "GET /api/health is claimed by probe and the kernel" in probe["reason"]
+    assert any("route claimed twice" in str(record.msg) for record in caplog.get_records("setup"))
+    described = (await client.get("/api/openapi.json", headers=face.headers)).json()["paths"]
+    assert described["/api/health"]["get"]["tags"] == ["kernel"]
 
 
 async def test_unknown_paths_and_methods(client: httpx.AsyncClient) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 import msgspec
@@ -23,7 +22,7 @@ _STEP = 0.02
 class Presence(msgspec.Struct, frozen=True, kw_only=True):
     """A running server: where it listens, and the local token that lets this user's programs in.
 
-    `started` is in UTC milliseconds.
+    `url` is `http://…`, or `unix:<path>` of a private socket. `started` is in UTC milliseconds.
     """
 
     url: str
@@ -36,10 +35,8 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
 def read_presence(home: Path) -> Presence | None:
     """Return what the last server of this home wrote, or None; it may have died since."""
     text = read_secret(_file(home))
-    if text is None:
-        return None
     try:
-        return msgspec.json.decode(text, type=Presence)
+        return None if text is None else msgspec.json.decode(text, type=Presence)
     except msgspec.DecodeError:
         return None
 
@@ -51,87 +48,60 @@ def published(home: Path, presence: Presence) -> Generator[None]:
     try:
         yield
     finally:
-        if read_presence(home) == presence:
-            with suppress(OSError):
-                _file(home).unlink()
+        _file(home).unlink(missing_ok=True)
 
 
 @contextmanager
 def sole_server(home: Path) -> Generator[None]:
     """Be the one server of this home for as long as the context lasts. Raises `ServerRunning`.
 
-    The lock ends with the process, however it ends. A client that only looks holds it for an instant, so we try for
-    half a second.
+    The lock ends with the process, however it ends; a file that a killed server left is removed. A client that only
+    looks holds the lock for an instant, so we try for half a second.
     """
-    with (home / "global" / "server.lock").open("a+") as file:
+    with _lock_file(home).open("a") as file:
         deadline = time.monotonic() + _PATIENCE
         while not _lock(file):
             if time.monotonic() >= deadline:
                 raise _running(home)
             time.sleep(_STEP)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        try:
-            yield
-        finally:
-            _unlock(file)
+        _file(home).unlink(missing_ok=True)
+        yield
 
 
 def is_served(home: Path) -> bool:
     """Tell whether a server of this home lives, from the moment it begins to start until it has ended."""
-    path = home / "global" / "server.lock"
-    if not path.exists():
+    try:
+        with _lock_file(home).open() as file:
+            return not _lock(file, shared=True)
+    except FileNotFoundError:
         return False
-    with path.open("a+") as file:
-        free = _lock(file, shared=True)
-        if free:
-            _unlock(file)
-        return not free
 
 
 def _file(home: Path) -> Path:
     return home / "secrets" / "server.json"
 
 
+def _lock_file(home: Path) -> Path:
+    return home / "global" / "server.lock"
+
+
 def _running(home: Path) -> ServerRunning:
     presence = read_presence(home)
-    url = presence.url if presence else ""
-    where = f" at {url}" if url else ""
     return ServerRunning(
-        f"A server of the home {home} runs already{where}.",
-        url=url,
+        f"A server of the home {home} runs already" + (f" at {presence.url}." if presence else "."),
+        url=presence.url if presence else "",
         advice="Use it, stop it with `halo stop`, or set HALO_HOME to another folder.",
     )
 
 
 def _lock(file: IO[str], *, shared: bool = False) -> bool:
+    """Lock a file until it is closed; tell whether nobody else held it."""
     try:
         import fcntl
-    except ImportError:
-        return _lock_on_windows(file)
+    except ImportError:  # Windows
+        return True
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _unlock(file: IO[str]) -> None:
-    try:
-        import fcntl
-    except ImportError:
-        return  # closing the file frees it
-    fcntl.flock(file, fcntl.LOCK_UN)
-
-
-def _lock_on_windows(file: IO[str]) -> bool:
-    import importlib
-
-    msvcrt = importlib.import_module("msvcrt")
-    try:
-        file.seek(1 << 30)  # beyond the text, which others may read
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
     except OSError:
         return False
     return True

@@ -12,8 +12,7 @@ import pytest
 
 import halo_api
 from halo_kernel import OPERATOR, Exchange, Kernel, ServerEvent, Stream
-from halo_kernel.server.face import app_of, credentials_of
-from halo_kernel.testing import Calls, Hang, Pieces, ScriptedModel, running_kernel
+from halo_kernel.testing import Calls, Hang, Pieces, ScriptedModel, front, running_kernel
 
 
 @pytest.fixture
@@ -29,10 +28,9 @@ async def kernel(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[Kernel]:
 
 @pytest.fixture
 async def client(kernel: Kernel) -> AsyncIterator[httpx.AsyncClient]:
-    credentials = credentials_of(kernel)
-    transport = httpx.ASGITransport(app_of(kernel, credentials))
-    headers = {"Authorization": f"Bearer {credentials.token}"}
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost:9527", headers=headers) as client:
+    face = front(kernel)
+    transport = httpx.ASGITransport(face.app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost:9527", headers=face.headers) as client:
         yield client
 
 

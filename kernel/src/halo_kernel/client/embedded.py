@@ -4,91 +4,86 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import socket
 import tempfile
 import threading
 from concurrent.futures import Future
-from pathlib import Path
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
-from .wire import Place
+from .. import __version__
+from ..presence import Presence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from collections.abc import Callable, Coroutine, Generator
+    from pathlib import Path
+
+    _Up = Future[tuple[Presence, Callable[[], None]]]
 
 END_SECONDS = 12.0
-_LONGEST_PATH = 100
+_LONGEST_FOLDER = 70
 
 
-class Embedded:
-    """Runs a kernel until it is closed. `options` are those of `Kernel.start`."""
+@contextmanager
+def embedded(home: Path, **options: Any) -> Generator[Presence]:
+    """Run a kernel for as long as the context lasts; what it was doing is taken up by the next one.
 
-    def __init__(self, home: Path, options: Mapping[str, Any]) -> None:
-        self._home = home
-        self._options = options
-        self._folder = _private_folder()
-        self._up: Future[Place] = Future()
-        self._stop: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
-        self._thread = threading.Thread(target=self._live, name="halo.embedded", daemon=True)
-
-    def start(self) -> Place:
-        """Bring the kernel up and return where it listens; raises what kept it from starting."""
-        self._thread.start()
+    `options` are those of `Kernel.start`, whose errors are raised.
+    """
+    deep = len(os.fsencode(tempfile.gettempdir())) > _LONGEST_FOLDER  # a socket's path must not be long
+    with tempfile.TemporaryDirectory(
+        prefix="halo-", dir="/tmp" if deep else None, ignore_cleanup_errors=True
+    ) as folder:
+        up: _Up = Future()
+        work = _live(home, f"{folder}/kernel.sock", options, up)
+        thread = threading.Thread(target=_run, args=(work, up), name="halo.embedded", daemon=True)
+        thread.start()
         try:
-            return self._up.result()
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """End the kernel; what it runs is taken up by the next one."""
-        if self._stop is not None:
-            loop, stop = self._stop
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(stop.set)
-        self._thread.join(END_SECONDS)
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _live(self) -> None:
-        try:
-            asyncio.run(self._run())
-        except BaseException as error:
-            if not self._up.done():
-                self._up.set_exception(error)
-
-    async def _run(self) -> None:
-        from ..runtime import Kernel
-        from ..server.face import app_of, credentials_of
-        from ..server.listening import hush, serve
-
-        kernel = await Kernel.start(self._home, embedded=True, **self._options)
-        try:
-            self._stop = (asyncio.get_running_loop(), kernel.stopping)
-            credentials = credentials_of(kernel)
-            sock, place = self._listen(credentials.token)
-            app = app_of(kernel, credentials, embedded=True, on_started=lambda: self._up.set_result(place))
-            await serve(app, sock, stopping=kernel.stopping)
+            presence, stop = up.result()
+            try:
+                yield presence
+            finally:
+                stop()
         finally:
-            asyncio.get_running_loop().set_exception_handler(hush)
-            await kernel.close()
+            thread.join(END_SECONDS)
 
-    def _listen(self, token: str) -> tuple[socket.socket, Place]:
-        if not hasattr(socket, "AF_UNIX"):  # Windows
-            sock = socket.create_server(("127.0.0.1", 0))
-            return sock, Place(url=f"http://127.0.0.1:{sock.getsockname()[1]}", token=token)
-        path = str(self._folder / "kernel.sock")
+
+def _run(work: Coroutine[Any, Any, None], up: _Up) -> None:
+    try:
+        asyncio.run(work)
+    except BaseException as error:
+        if not up.done():
+            up.set_exception(error)
+
+
+async def _live(home: Path, path: str, options: dict[str, Any], up: _Up) -> None:
+    from ..credentials import make_credentials
+    from ..http import make_app
+    from ..runtime import Kernel
+    from ..server.listening import hush, serving
+
+    loop = asyncio.get_running_loop()
+    kernel = await Kernel.start(home, embedded=True, **options)
+
+    def stop() -> None:
+        with suppress(RuntimeError):  # it has ended already
+            loop.call_soon_threadsafe(kernel.stopping.set)
+
+    try:
+        credentials = make_credentials(home, kernel.clock)
+        presence = Presence(
+            url=f"unix:{path}",
+            token=credentials.token,
+            pid=os.getpid(),
+            version=__version__,
+            started=kernel.clock.now(),
+        )
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.bind(path)
         sock.listen()
-        return sock, Place(path=path, token=token)
-
-
-def _private_folder() -> Path:
-    """Return a new folder that only this user may enter; a socket's path in it must not be long."""
-    folder = Path(tempfile.mkdtemp(prefix="halo-"))
-    if len(os.fsencode(folder)) > _LONGEST_PATH - len("/kernel.sock") and os.name == "posix":
-        folder.rmdir()
-        folder = Path(tempfile.mkdtemp(prefix="halo-", dir="/tmp"))
-    return folder
+        async with serving(make_app(kernel, credentials, embedded=True), sock, stopping=kernel.stopping):
+            up.set_result((presence, stop))
+            await kernel.stopping.wait()
+    finally:
+        loop.set_exception_handler(hush)
+        await kernel.close()

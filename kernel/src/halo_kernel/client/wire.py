@@ -1,50 +1,31 @@
-"""Where a server is, and one request to it."""
+"""One request to a server, what it answers, and the errors that it tells of."""
 
 from __future__ import annotations
 
+import inspect
 import socket
 from contextlib import suppress
-from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
 
-from ..errors import Stopping
+from .. import errors
+from ..errors import HaloError, Stopping
+from ..records import ServerEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Iterable, Mapping
+
+    from ..presence import Presence
 
 CONNECT_SECONDS = 5.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where a server listens: a TCP address, or the path of a Unix socket."""
-
-    token: str = field(repr=False)
-    url: str = ""
-    path: str = ""
-
-    def __str__(self) -> str:
-        return self.url or self.path
-
-    def connection(self, timeout: float) -> HTTPConnection:
-        """Return a connection that is not open yet; `timeout`, in seconds, is for each wait on the socket."""
-        if self.path:
-            return _UnixConnection(self.path, timeout)
-        parts = urlsplit(self.url)
-        return HTTPConnection(parts.hostname or "127.0.0.1", parts.port or 80, timeout=timeout)
-
-
-class Unreachable(Stopping):
-    """Nobody listens there; the request was not sent."""
-
-
 class _UnixConnection(HTTPConnection):
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=CONNECT_SECONDS)
         self._path = path
 
     def connect(self) -> None:
@@ -54,50 +35,80 @@ class _UnixConnection(HTTPConnection):
 
 
 def send(
-    place: Place,
-    method: str,
-    path: str,
-    *,
-    body: bytes | None = None,
-    headers: Mapping[str, str] | None = None,
-    timeout: float,
-) -> tuple[HTTPConnection, HTTPResponse]:
-    """Send a request and return the connection and the answer's beginning.
+    server: Presence, method: str, path: str, *, body: bytes | None, headers: Mapping[str, str], timeout: float
+) -> HTTPResponse:
+    """Send a request and return the answer, to be closed; `timeout`, in seconds, is for each wait on the socket.
 
-    Raises `Unreachable` when it was not sent, `Stopping` when the server went away before it answered.
+    Raises `Stopping` when nobody listens there, or the server went away before it answered.
     """
-    connection = place.connection(CONNECT_SECONDS)
+    parts = urlsplit(server.url)
+    unix = parts.scheme == "unix"
+    connection = _UnixConnection(parts.path) if unix else HTTPConnection(parts.netloc, timeout=CONNECT_SECONDS)
     try:
         connection.connect()
     except OSError as error:
         connection.close()
-        raise Unreachable(f"The server at {place} cannot be reached.", advice="Start it with `halo up`.") from error
+        raise Stopping(f"The server at {server.url} cannot be reached.", advice="Start it with `halo up`.") from error
     try:
         connection.sock.settimeout(timeout)
-        everything = {"Authorization": f"Bearer {place.token}", **(headers or {})}
-        if body is not None:
-            everything.setdefault("Content-Type", "application/json")
-        connection.request(method, path, body=body, headers=everything)
-        return connection, connection.getresponse()
+        ours = {"Authorization": f"Bearer {server.token}", "Connection": "close", "Content-Type": "application/json"}
+        connection.request(method, path, body=body, headers={**ours, **headers})
+        return connection.getresponse()
     except (OSError, HTTPException) as error:
         connection.close()
-        raise gone(place) from error
+        raise _gone() from error
 
 
-def read(response: HTTPResponse, place: Place) -> object:
-    """Return an answer's value: decoded JSON, text of another type, or None without a body. Raises `Stopping`."""
+def read(response: HTTPResponse) -> object:
+    """Return an answer's value: decoded JSON, text of another type, or None without a body.
+
+    Raises the `HaloError` that it tells of, or `Stopping` when the server went away in the middle.
+    """
     try:
         raw = response.read()
     except (OSError, HTTPException) as error:
-        raise gone(place) from error
-    if not raw:
-        return None
+        raise _gone() from error
+    value: object = raw.decode("utf-8", "replace") if raw else None
     if response.headers.get_content_type() == "application/json":
         with suppress(msgspec.DecodeError):
-            return cast("object", msgspec.json.decode(raw))
-    return raw.decode("utf-8", "replace")
+            value = msgspec.json.decode(raw)
+    if response.status >= 400:
+        raise rebuild(value)
+    return value
 
 
-def gone(place: Place) -> Stopping:
-    """Return the error for a server that went away in the middle."""
-    return Stopping(f"The server at {place} went away before it had answered.", advice="See `halo status`.")
+def read_events(chunks: Iterable[bytes]) -> Generator[ServerEvent]:
+    """Yield the events of the server's streams; a last one that is not ended is dropped. Raises `Stopping`."""
+    fields: dict[str, str] = {}
+    rest = b""
+    try:
+        for chunk in chunks:
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                name, _, value = line.decode("utf-8", "replace").partition(": ")
+                if name:
+                    fields[name] = value
+                elif "event" in fields:
+                    data = msgspec.json.decode(fields["data"])
+                    yield ServerEvent(event=fields["event"], data=data, id=fields.get("id"))
+                    fields = {}
+    except (OSError, HTTPException) as error:
+        raise _gone() from error
+
+
+def rebuild(told: object) -> HaloError:
+    """Return the error that a server tells about; one of an unknown type becomes a plain `HaloError`."""
+    facts = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+    kind = getattr(errors, str(facts.get("type", "")), HaloError)
+    if not (isinstance(kind, type) and issubclass(kind, HaloError)):
+        kind = HaloError
+    message = str(facts.get("error") or "The server answered with an error that it did not explain.")
+    accepted = inspect.signature(kind).parameters.keys() & facts.keys()
+    try:
+        return kind(message, **{name: facts[name] for name in accepted})
+    except TypeError:  # an older server leaves out a fact that this class needs
+        return HaloError(message)
+
+
+def _gone() -> Stopping:
+    return Stopping("The server went away before it had answered.", advice="See `halo status`.")

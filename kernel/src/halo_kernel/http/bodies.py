@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import asynccontextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
@@ -13,86 +12,61 @@ import msgspec
 from ..errors import BadInput, TooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from starlette.types import Message, Receive, Scope, Send
 
-    from starlette.datastructures import Headers
-    from starlette.types import Message, Receive
-
-DRAIN_BYTES = 64 * 1024 * 1024
-DRAIN_SECONDS = 10.0
-_AT = re.compile(r"^(?P<rule>.*) - at `(?P<where>[^`]*)`$", re.DOTALL)
-_NAMED = re.compile(r"(?:required|unknown) field `(?P<name>[^`]*)`")
+DRAIN_SECONDS = 5.0
+_NAMED = re.compile(r"(?:required|unknown) field `(?P<name>.*)`", re.DOTALL)
 
 
 class Body:
-    """The body of one request, counted while it is read.
+    """The body of one request: `receive` and `send` are ASGI's, and take care of it.
 
-    Its `receive` is an ASGI one: whoever reads through it raises `TooLarge` as soon as the limit is passed.
+    Whoever reads more than `limit` bytes through `receive` gets `TooLarge`.
     """
 
-    def __init__(self, receive: Receive, headers: Headers, *, limit: int) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, *, limit: int) -> None:
         self._receive = receive
+        self._send = send
         self._limit = limit
         self._seen = 0
-        self._announced = _announced(headers)
-        self.complete = self._announced == 0
+        self._complete = not {b"content-length", b"transfer-encoding"} & {name for name, _ in scope["headers"]}
 
     async def receive(self) -> Message:
         """Return the next message, counting what it carries."""
-        if self._announced is not None and self._announced > self._limit:
-            raise self._too_large()
         message = await self._next()
         if self._seen > self._limit:
-            raise self._too_large()
+            raise TooLarge(f"The body is larger than the {self._limit} bytes allowed here.", limit=self._limit)
         return message
 
-    async def read(self) -> bytes:
-        """Return the whole body. Raises `TooLarge`, or `BadInput` when the client went away in the middle."""
-        chunks: list[bytes] = []
-        while not self.complete:
-            message = await self.receive()
-            if message["type"] == "http.disconnect":
-                raise BadInput("The request ended before its body did.")
-            chunks.append(message.get("body", b""))
-        return b"".join(chunks)
+    async def send(self, message: Message) -> None:
+        """Send a message. Before the answer ends, drop what the client still sends, for a while.
+
+        The end closes the connection, and a client that sends all before it reads would see only that.
+        """
+        last = message["type"] == "http.response.body" and not message.get("more_body", False)
+        if not last or self._complete:
+            await self._send(message)
+            return
+        dropping = asyncio.create_task(self._drop(), name="http.drop")
+        await self._send({**message, "more_body": True})
+        await asyncio.wait({dropping}, timeout=DRAIN_SECONDS)
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        dropping.cancel()  # not before: a server whose queue is full could not end its answer
 
     async def gone(self) -> None:
         """Return when the client has gone, dropping whatever it still sends."""
         while (await self._next())["type"] != "http.disconnect":
             pass
 
-    async def drain(self) -> None:
-        """Drop the rest of the body, within bounds.
-
-        A client that sends all before it reads would otherwise see a broken connection instead of the answer.
-        """
-        with suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_SECONDS):
-                while not self.complete and self._seen < self._limit + DRAIN_BYTES:
-                    if (await self._next())["type"] == "http.disconnect":
-                        return
-
-    @asynccontextmanager
-    async def dropping(self) -> AsyncGenerator[None]:
-        """Drop whatever arrives meanwhile: a server whose queue is full could not end its answer."""
-        if self.complete:
-            yield
-            return
-        dropping = asyncio.create_task(self.gone(), name="http.drop")
-        try:
-            yield
-        finally:
-            dropping.cancel()
+    async def _drop(self) -> None:
+        while not self._complete:
+            await self._next()
 
     async def _next(self) -> Message:
         message = await self._receive()
-        if message["type"] == "http.request":
-            self._seen += len(message.get("body", b""))
-            self.complete = self.complete or not message.get("more_body", False)
+        self._seen += len(message.get("body", b""))
+        self._complete = self._complete or not message.get("more_body", False)
         return message
-
-    def _too_large(self) -> TooLarge:
-        return TooLarge(f"The body is larger than the {self._limit} bytes allowed here.", limit=self._limit)
 
 
 def decode(raw: bytes, kind: type) -> object:
@@ -103,23 +77,17 @@ def decode(raw: bytes, kind: type) -> object:
     try:
         return _decoder(kind).decode(raw.strip() or b"{}")
     except msgspec.ValidationError as error:
-        rule, field = explain(error)
-        raise BadInput(f"{field}: {rule}." if field else f"The body breaks a rule: {rule}.", field=field) from error
+        rule, field = _explain(str(error))
+        raise BadInput(f"{field or 'The body'}: {rule}.", field=field) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"The body is not valid JSON: {error}.") from error
 
 
-def explain(error: msgspec.ValidationError) -> tuple[str, str]:
+def _explain(fault: str) -> tuple[str, str]:
     """Return the rule that was broken and the dotted name of the field that broke it."""
-    text = str(error)
-    found = _AT.match(text)
-    rule, where = (found["rule"], found["where"]) if found else (text, "$")
+    rule, _, place = fault.partition(" - at `$")
     named = _NAMED.search(rule)
-    path = where.removeprefix("$").removeprefix(".")
-    if named:
-        path = f"{path}.{named['name']}" if path else named["name"]
-        rule = "is required" if "required" in rule else "is not a field of this request"
-    return rule, path
+    return rule, ".".join(filter(None, [place.rstrip("`").lstrip("."), named["name"] if named else ""]))
 
 
 @cache
@@ -133,13 +101,3 @@ def _strict(kind: type) -> type:
         return cast("type[object]", kind)
     struct = cast("type[object]", kind)
     return msgspec.defstruct(struct.__name__, [], bases=(kind,), forbid_unknown_fields=True, module=struct.__module__)
-
-
-def _announced(headers: Headers) -> int | None:
-    """Return the length that the client announced: 0 without a body, None when only reading can tell."""
-    if "transfer-encoding" in headers:
-        return None
-    try:
-        return int(headers.get("content-length", "0"))
-    except ValueError:
-        return None

@@ -1,4 +1,4 @@
-"""Which names this server answers to, and which pages may use it.
+"""Which names this server answers to, which pages may use it, and what a trusted proxy says.
 
 `Host` guards against DNS rebinding: a foreign page whose name suddenly leads here still sends its own name. `Origin`
 guards against requests that a foreign page makes with this server's cookie.
@@ -9,17 +9,22 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ..errors import Forbidden
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
+
+    from ..settings import ServerSettings
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+PREFLIGHT = {
+    "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE, OPTIONS",
+    "Access-Control-Allow-Headers": "Content-Type, Authorization, x-token, Idempotency-Key, Last-Event-ID",
+    "Access-Control-Max-Age": "86400",
+}
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
-_METHODS = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
-_HEADERS = "Content-Type, Authorization, x-token, Idempotency-Key, Last-Event-ID"
 
 
 def is_open(scheme: str) -> bool:
@@ -29,127 +34,95 @@ def is_open(scheme: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Origins:
-    """The names and origins that a server accepts; `bound` is the host it listens on."""
+    """The names and origins that a server accepts by its settings; `bound` is the host it listens on."""
 
     bound: str
-    allowed_hosts: Sequence[str] = ()
-    cors_origins: Sequence[str] = ()
-    trust_proxy: bool = False
+    server: ServerSettings
 
     def check(self, method: str, headers: Mapping[str, str], *, scheme: str) -> None:
         """Raise `Forbidden` for a request with a foreign `Host`, or one that changes something with a foreign `Origin`.
 
         A WebSocket upgrade counts as a change: pass the method `WEBSOCKET`.
         """
-        if not is_open(scheme):
-            self._check_hosts(headers)
-        if method not in SAFE_METHODS:
-            self._check_origin(headers, scheme=scheme)
+        for host in () if is_open(scheme) else self._hosts(headers):
+            if not self._answers_to(_name(host)):
+                raise Forbidden(
+                    f"This server does not answer to the name {host!r}.",
+                    advice="Add the name to the setting server.allowed_hosts if it is yours.",
+                )
+        if method not in SAFE_METHODS and self._is_foreign(headers, scheme):
+            raise Forbidden(
+                f"Pages of {headers.get('origin') or 'another site'} may not use this server.",
+                advice="Add the origin to the setting server.cors_origins if it is yours.",
+            )
 
     def cors(self, origin: str | None, *, scheme: str) -> dict[str, str]:
         """Return the headers that let the page of `origin` read an answer; empty when it may not."""
         if origin is None:
             return {}
+        allowed = {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
         if self._is_listed(origin):
-            return {
-                "Access-Control-Allow-Origin": origin,
-                "Access-Control-Allow-Credentials": "true",
-                "Vary": "Origin",
-            }
-        if is_open(scheme) and not self.cors_origins:
-            return {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
-        return {}
+            return {**allowed, "Access-Control-Allow-Credentials": "true"}
+        return allowed if is_open(scheme) and not self.server.cors_origins else {}
 
-    def preflight(self, origin: str | None, *, scheme: str) -> dict[str, str]:
-        """Return the headers that answer a browser's question before a request from another origin."""
-        allowed = self.cors(origin, scheme=scheme)
-        if not allowed:
-            return {}
-        return {
-            **allowed,
-            "Access-Control-Allow-Methods": _METHODS,
-            "Access-Control-Allow-Headers": _HEADERS,
-            "Access-Control-Max-Age": "86400",
-        }
+    def forwarded(self, headers: Mapping[str, str], what: str) -> str:
+        """Return the first entry of `X-Forwarded-<what>`; empty without a proxy that is trusted."""
+        return headers.get(f"x-forwarded-{what}", "").split(",")[0].strip() if self.server.trust_proxy else ""
 
-    def _check_hosts(self, headers: Mapping[str, str]) -> None:
-        for given in _hosts(headers, trust_proxy=self.trust_proxy):
-            if not self._answers_to(_name(given)):
-                raise Forbidden(
-                    f"This server does not answer to the name {given!r}.",
-                    advice="Add the name to the setting server.allowed_hosts if it is yours.",
-                )
+    def _hosts(self, headers: Mapping[str, str]) -> list[str]:
+        """Return the names a request was sent to: its `Host`, and behind a proxy the one the proxy was asked for."""
+        forwarded = self.forwarded(headers, "host")
+        return [headers.get("host", ""), *([forwarded] if forwarded else [])]
 
     def _answers_to(self, name: str) -> bool:
-        if not name:
-            return False
-        if _is_loopback(name) or name == self.bound.lower().strip("[]") or "*" in self.allowed_hosts:
-            return True
-        if _is_address(name):  # no DNS name, so nothing can be rebound
-            return not _is_loopback(self.bound) or name in self.allowed_hosts
-        return any(
-            name == allowed.lower() or (allowed.startswith(".") and name.endswith(allowed.lower()))
-            for allowed in self.allowed_hosts
-        )
+        address, bound = _address(name), _address(self.bound)
+        if address is not None and (address.is_loopback or bound is None or not bound.is_loopback):
+            return True  # no DNS name, so nothing can be rebound
+        names = [self.bound.lower(), *(allowed.lower() for allowed in self.server.allowed_hosts)]
+        return any(each in ("*", name) or (each.startswith(".") and name.endswith(each)) for each in names)
 
-    def _check_origin(self, headers: Mapping[str, str], *, scheme: str) -> None:
+    def _is_foreign(self, headers: Mapping[str, str], scheme: str) -> bool:
         origin = headers.get("origin")
         if origin is None:
-            foreign = headers.get("sec-fetch-site") == "cross-site" and not is_open(scheme)
-        elif self._is_listed(origin):
-            foreign = False
-        elif is_open(scheme):
-            foreign = bool(self.cors_origins)
-        else:
-            hosts = _hosts(headers, trust_proxy=self.trust_proxy)
-            foreign = not any(_same_host(origin, host) for host in hosts)
-        if foreign:
-            raise Forbidden(
-                f"Pages of {origin or 'another site'} may not use this server.",
-                advice="Add the origin to the setting server.cors_origins if it is yours.",
-            )
+            return headers.get("sec-fetch-site") == "cross-site" and not is_open(scheme)
+        if self._is_listed(origin):
+            return False
+        if is_open(scheme):
+            return bool(self.server.cors_origins)
+        return not any(_same_host(origin, host) for host in self._hosts(headers))
 
     def _is_listed(self, origin: str) -> bool:
-        return any(origin.lower() == listed.lower().rstrip("/") for listed in self.cors_origins)
+        return any(origin.lower() == listed.lower().rstrip("/") for listed in self.server.cors_origins)
 
 
-def _hosts(headers: Mapping[str, str], *, trust_proxy: bool) -> list[str]:
-    """Return the names a request was sent to: its `Host`, and behind a proxy the one that the proxy was asked for."""
-    forwarded = headers.get("x-forwarded-host", "").split(",")[0].strip() if trust_proxy else ""
-    return [headers.get("host", ""), *([forwarded] if forwarded else [])]
+def _split(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
 
 
 def _name(host: str) -> str:
     """Return the name in a `Host` header: no port, no brackets, no last dot, lower case."""
-    name, found, _ = host.rpartition(":")
-    if not found or host.endswith("]"):
-        name = host
-    return name.strip().strip("[]").rstrip(".").lower()
+    return (_split(f"//{host}").hostname or "").rstrip(".")
 
 
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_loopback(name: str) -> bool:
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address that a name is, or always stands for."""
     if name == "localhost" or name.endswith(".localhost"):
-        return True
+        return ipaddress.ip_address("127.0.0.1")
     try:
         address = ipaddress.ip_address(name.strip("[]"))
     except ValueError:
-        return False
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _same_host(origin: str, host: str) -> bool:
     """Tell whether an `Origin` and a `Host` name the same place; a port left out is the origin's scheme's."""
+    theirs, ours = _split(origin), _split(f"//{host}")
+    default = _PORTS.get(theirs.scheme)
     try:
-        theirs, ours = urlsplit(origin), urlsplit(f"//{host}")
-        default = _PORTS.get(theirs.scheme)
         same_port = (theirs.port or default) == (ours.port or default)
     except ValueError:
         return False

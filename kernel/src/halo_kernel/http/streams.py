@@ -10,33 +10,26 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
+from starlette.responses import Response
 
 from ..records import ServerEvent
+from .replies import DEFAULTS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from starlette.types import Send
-
-    from .bodies import Body
+    from starlette.types import Receive, Scope, Send
 
 KEEP_ALIVE = 15.0
 CLOSE_SECONDS = 0.5
-HEADERS: Mapping[str, str] = {
-    "Content-Type": "text/event-stream; charset=utf-8",
-    "Cache-Control": "no-store",
-    "X-Accel-Buffering": "no",
-}
 _RETRY = b"retry: 1000\n\n"
 _COMMENT = b": keep-alive\n\n"
 
 
 def encode(event: ServerEvent) -> bytes:
     """Return an event as it goes over the wire; its data is one line of JSON."""
-    lines = [f"id: {_line(event.id)}".encode()] if event.id is not None else []
-    lines.append(f"event: {_line(event.event)}".encode())
-    lines.append(b"data: " + msgspec.json.encode(event.data))
-    return b"\n".join(lines) + b"\n\n"
+    cursor = "" if event.id is None else f"id: {_line(event.id)}\n"
+    return f"{cursor}event: {_line(event.event)}\ndata: ".encode() + msgspec.json.encode(event.data) + b"\n\n"
 
 
 def _line(text: str) -> str:
@@ -46,111 +39,70 @@ def _line(text: str) -> str:
 _SHUTDOWN = encode(ServerEvent(event="shutdown", data={}))
 
 
-class Streaming:
-    """One open stream. `fail` turns an exception of the iterator into the body of the `error` event."""
+class EventStream(Response):
+    """One open stream. `gone` returns when its client has; `fail` turns an exception into what a client is told."""
+
+    media_type = "text/event-stream"
 
     def __init__(
         self,
         events: AsyncIterator[ServerEvent],
         *,
-        send: Send,
-        body: Body,
+        gone: Callable[[], Coroutine[object, object, None]],
         stopping: asyncio.Event,
         fail: Callable[[BaseException], object],
         keep_alive: float = KEEP_ALIVE,
     ) -> None:
+        self.status_code = 200
+        self.init_headers({**DEFAULTS, "x-accel-buffering": "no"})
         self._events = events
-        self._send = send
-        self._body = body
+        self._gone = gone
         self._stopping = stopping
         self._fail = fail
         self._keep_alive = keep_alive
-        self._last = 0.0
 
-    async def run(self, headers: list[tuple[bytes, bytes]], *, silent: bool = False) -> None:
-        """Send until the iterator ends, the client goes or the server stops; the iterator is closed in any case.
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the iterator ends, the client goes or the server stops; the iterator is closed in any case."""
 
-        A `silent` stream is the answer to HEAD: it ends after its headers.
-        """
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        if silent:
-            await self._close_events()
-            await self._end(b"")
+        async def write(data: bytes, *, more: bool = True) -> None:
+            await send({"type": "http.response.body", "body": data, "more_body": more})
+
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        if scope["method"] == "HEAD":
+            await self._close()
+            await write(b"", more=False)
             return
-        pump = asyncio.create_task(self._pump(), name="http.stream")
-        gone = asyncio.create_task(self._body.gone(), name="http.gone")
+        pump = asyncio.create_task(self._pump(write), name="http.stream")
+        gone = asyncio.create_task(self._gone(), name="http.gone")
         stop = asyncio.create_task(self._stopping.wait(), name="http.stop")
+        tasks = (pump, gone, stop)
         try:
-            await self._watch(pump, gone, stop)
+            while not (await asyncio.wait(tasks, timeout=self._keep_alive, return_when=asyncio.FIRST_COMPLETED))[0]:
+                await write(_COMMENT)
         finally:
-            last = b"" if pump.done() else _SHUTDOWN
-            for task in (pump, stop):
+            last, heard = b"" if pump.done() else _SHUTDOWN, not gone.done()
+            for task in tasks:
                 task.cancel()
-            # A deaf iterator is left behind: the answer ends without it.
-            await asyncio.wait({pump, stop}, timeout=CLOSE_SECONDS)
-            pump.add_done_callback(_forget)
-            if not gone.done():
-                await _bounded(self._end(last))
-            gone.cancel()
+            await asyncio.wait({pump}, timeout=CLOSE_SECONDS)  # a deaf iterator is left behind
+        if heard:
+            await write(last, more=False)
 
-    async def _watch(self, *tasks: asyncio.Task[object]) -> None:
-        """Return when the first of the tasks is done; send a comment whenever nothing was sent for a while."""
-        clock = asyncio.get_running_loop().time
-        while True:
-            rest = self._last + self._keep_alive - clock()
-            done, _ = await asyncio.wait(tasks, timeout=max(rest, 0), return_when=asyncio.FIRST_COMPLETED)
-            if done:
-                return
-            if clock() >= self._last + self._keep_alive:
-                keeping = asyncio.create_task(self._write(_COMMENT), name="http.keep-alive")
-                done, _ = await asyncio.wait({keeping, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-                if done != {keeping}:
-                    keeping.cancel()
-                    return
-
-    async def _pump(self) -> None:
+    async def _pump(self, write: Callable[[bytes], Coroutine[object, object, None]]) -> None:
         try:
-            await self._write(_RETRY)
+            await write(_RETRY)
             async for event in self._events:
-                await self._write(encode(event))
-        except asyncio.CancelledError:
-            if is_cancelled():
-                raise
-            await self._tell(RuntimeError("the stream's source was cancelled"))
-        except (Exception, SystemExit) as error:
-            await self._tell(error)
+                await write(encode(event))
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            if not is_cancelled():
+                await write(encode(ServerEvent(event="error", data=self._fail(error))))
         finally:
-            await self._close_events()
+            await self._close()
 
-    async def _close_events(self) -> None:
+    async def _close(self) -> None:
         close = getattr(self._events, "aclose", None)
         if close is not None:
             with suppress(Exception):
                 await close()
-
-    async def _tell(self, error: BaseException) -> None:
-        await self._write(encode(ServerEvent(event="error", data=self._fail(error))))
-
-    async def _write(self, data: bytes) -> None:
-        self._last = asyncio.get_running_loop().time()
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
-
-    async def _end(self, last: bytes) -> None:
-        await self._send({"type": "http.response.body", "body": last, "more_body": False})
-
-
-async def _bounded(work: Coroutine[object, object, None]) -> None:
-    """Wait for a send, but not for a client that reads nothing."""
-    task = asyncio.create_task(work, name="http.end")
-    task.add_done_callback(_forget)
-    await asyncio.wait({task}, timeout=CLOSE_SECONDS)
-    task.cancel()
-
-
-def _forget(task: asyncio.Task[None]) -> None:
-    """Take note of how a task ended: a connection that broke under it is nothing to log."""
-    if not task.cancelled():
-        task.exception()
 
 
 def is_cancelled() -> bool:

@@ -3,51 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, convert, structs
 
 from ..credentials import LINK_LIFE
-from ..errors import BadInput, Conflict, NotFound, Unauthorized
-from ..openapi import describe
-from ..records import OPERATOR, Exchange, Offer, Reply, Route
+from ..errors import BadInput, Conflict, NotFound, PluginFailed, Unauthorized
+from ..log import logger
+from ..records import OPERATOR, Exchange, Offer, Principal, Reply, Route
 from ..settings import ServerSettings
 
 if TYPE_CHECKING:
-    import asyncio
+    from collections.abc import Mapping, Sequence
 
-    from ..contracts import Clock, Settings
     from ..credentials import Links
-    from ..plugins import Plugin
+    from ..runtime import Kernel
 
 _LOCAL_PATH = re.compile(r"/(?![/\\])[^\x00-\x1f\\]*")
-Models = Callable[[], Awaitable[tuple[Sequence[Offer], Offer | None, str]]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class About:
-    """What this server says about itself. `host` is what it is bound to; `started` is in UTC milliseconds."""
+class About(Struct, frozen=True, kw_only=True):
+    """What a server says about itself; `url` is empty where no browser can reach it. `started` is in UTC ms."""
 
     version: str
+    url: str
     home: str
     pid: int
     started: int
-    host: str = "127.0.0.1"
-    url: str = ""
-    embedded: bool = False
-
-
-class Health(Struct, frozen=True, kw_only=True):
-    """The server answers. `uptime` is in seconds."""
-
-    status: str
-    version: str
-    pid: int
-    uptime: float
+    embedded: bool
 
 
 class PluginStatus(Struct, frozen=True, kw_only=True):
@@ -60,17 +46,20 @@ class PluginStatus(Struct, frozen=True, kw_only=True):
     advice: str
 
 
-class ServerStatus(Struct, frozen=True, kw_only=True):
-    """The server, for its operator. `started` is in UTC milliseconds, `uptime` in seconds."""
+class ServerStatus(About, frozen=True, kw_only=True):
+    """The server, for its operator. `uptime` is in seconds."""
 
-    version: str
-    url: str
-    home: str
-    pid: int
-    started: int
     uptime: float
-    embedded: bool
     plugins: tuple[PluginStatus, ...]
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """The server answers. `uptime` is in seconds."""
+
+    status: str
+    version: str
+    pid: int
+    uptime: float
 
 
 class ModelsStatus(Struct, frozen=True, kw_only=True):
@@ -104,59 +93,45 @@ class Stopped(Struct, frozen=True, kw_only=True):
 class System:
     """Answers the kernel's own routes."""
 
-    about: About
-    clock: Clock
+    kernel: Kernel
     links: Links
-    models: Models
-    plugins: Callable[[], Sequence[Plugin]]
-    stopping: asyncio.Event
-    others: Sequence[tuple[str, Route]]
-    pages: Mapping[str, str]
-    settings: Settings
+    about: About
 
     @cached_property
     def routes(self) -> Sequence[tuple[str, Route]]:
-        """All routes: the kernel's own, then the plugins'."""
-        own = (
-            Route(method="GET", path="/", handler=self.front, summary="Go to the front page", auth="public"),
-            Route(
-                method="GET",
+        """All routes: the kernel's own, then the plugins'; one that claims a path of the kernel's is left out."""
+        own = {(route.method, route.path): ("kernel", route) for route in self._own()}
+        for plugin, route in self.kernel.routes:
+            if (route.method, route.path) in own:
+                fault = f"{route.method} {route.path} is claimed by {plugin} and the kernel, which answers it"
+                self.kernel.plugins.degrade(PluginFailed(fault, plugin=plugin, hook="provide_routes"))
+                logger("http").error("route claimed twice", method=route.method, path=route.path, plugin=plugin)
+        return [*own.values(), *(each for each in self.kernel.routes if (each[1].method, each[1].path) not in own)]
+
+    def _own(self) -> Sequence[Route]:
+        get, post = partial(Route, method="GET"), partial(Route, method="POST")
+        return [
+            get(path="/", handler=self.front, summary="Go to the front page", auth="public"),
+            get(
                 path="/auth/link",
                 handler=self.follow_link,
                 summary="Sign a browser in with a one-time link",
                 optional=True,
                 attempts="link",
             ),
-            Route(
-                method="POST",
+            post(
                 path="/api/auth/link",
                 handler=self.make_link,
                 summary="Make a one-time link",
                 request=LinkWanted,
                 reply=LinkMade,
             ),
-            Route(
-                method="GET",
-                path="/api/health",
-                handler=self.health,
-                summary="Tell whether the server answers",
-                reply=Health,
-                auth="public",
-            ),
-            Route(
-                method="GET", path="/api/server", handler=self.server, summary="Describe the server", reply=ServerStatus
-            ),
-            Route(method="POST", path="/api/server/stop", handler=self.stop, summary="Stop the server", reply=Stopped),
-            Route(
-                method="GET",
-                path="/api/models",
-                handler=self.list_models,
-                summary="List the models and the choice of a new turn",
-                reply=ModelsStatus,
-            ),
-            Route(method="GET", path="/api/openapi.json", handler=self.openapi, summary="Describe all routes"),
-        )
-        return [*(("kernel", route) for route in own), *self.others]
+            get(path="/api/health", handler=self.health, summary="Tell that it answers", reply=Health, auth="public"),
+            get(path="/api/server", handler=self.server, summary="Describe the server", reply=ServerStatus),
+            post(path="/api/server/stop", handler=self.stop, summary="Stop the server", reply=Stopped),
+            get(path="/api/models", handler=self.models, summary="List models and the choice", reply=ModelsStatus),
+            get(path="/api/openapi.json", handler=self.openapi, summary="Describe all routes"),
+        ]
 
     async def health(self, exchange: Exchange) -> Health:
         """Answer that the server runs; for load balancers and for finding out whose port this is."""
@@ -164,35 +139,24 @@ class System:
 
     async def server(self, exchange: Exchange) -> ServerStatus:
         """Describe the server and its plugins."""
-        about = self.about
-        rows = tuple(
-            PluginStatus(name=row.name, version=row.version, state=row.state, reason=row.reason, advice=row.advice)
-            for row in self.plugins()
-        )
-        return ServerStatus(
-            version=about.version,
-            url=about.url,
-            home=about.home,
-            pid=about.pid,
-            started=about.started,
-            uptime=self._uptime(),
-            embedded=about.embedded,
-            plugins=rows,
-        )
+        plugins = [convert(row, PluginStatus, from_attributes=True) for row in self.kernel.plugins.list()]
+        return ServerStatus(**structs.asdict(self.about), uptime=self._uptime(), plugins=tuple(plugins))
 
     async def stop(self, exchange: Exchange) -> Stopped:
         """Begin to stop."""
-        self.stopping.set()
+        self.kernel.stopping.set()
         return Stopped(stopping=True)
 
-    async def list_models(self, exchange: Exchange) -> ModelsStatus:
+    async def models(self, exchange: Exchange) -> ModelsStatus:
         """List the offers of all providers."""
-        offers, chosen, reason = await self.models()
+        offers, chosen, reason = await self.kernel.models()
         return ModelsStatus(models=tuple(offers), chosen=chosen.model if chosen else None, reason=reason)
 
     async def openapi(self, exchange: Exchange) -> Mapping[str, object]:
         """Describe all routes."""
-        return self._description
+        from ..openapi import describe
+
+        return describe(self.routes, version=self.about.version)
 
     async def make_link(self, exchange: Exchange) -> LinkMade:
         """Make a link to a path of this server, under the name that the request was sent to."""
@@ -203,46 +167,39 @@ class System:
             raise Conflict(
                 "No browser can reach a kernel that runs inside a command.", advice="Start the server with `halo up`."
             )
-        scheme = urlsplit(self.about.url).scheme
-        base = f"{scheme}://{exchange.raw.headers['host']}{self._root_path}"
+        base = f"{urlsplit(self.about.url).scheme}://{exchange.raw.headers['host']}{self._server.root_path}"
         return LinkMade(url=f"{base}/auth/link?token={self.links.make(wanted.next)}")
 
     async def follow_link(self, exchange: Exchange) -> Reply:
         """Sign the browser in and send it on. A browser that is signed in already may follow an old link."""
-        headers = exchange.raw.headers
-        if exchange.raw.method != "GET" or "prefetch" in headers.get("sec-purpose", headers.get("purpose", "")):
+        if exchange.raw.method == "HEAD" or "prefetch" in exchange.raw.headers.get("sec-purpose", ""):
             return Reply(status=204)  # only looking: the link stays good
         token = exchange.query.get("token", "")
         if not token:
             raise BadInput("token: is required.", field="token")
-        target = self.links.use(token)
-        if target is not None:
-            return self._go(target, signed_in=True)
-        if exchange.principal.scheme == "operator":
-            return self._go(self.links.target(token))
-        raise Unauthorized(
-            "This sign-in link was used already or is older than 5 minutes.", advice="Run `halo up` for a new one."
-        )
+        target, is_good = self.links.use(token)
+        if not is_good and exchange.principal.scheme != "operator":
+            raise Unauthorized(
+                "This sign-in link was used already or is older than 5 minutes.", advice="Run `halo up` for a new one."
+            )
+        return self._go(target, OPERATOR if is_good else None)
 
     async def front(self, exchange: Exchange) -> Reply:
         """Go to the page that the setting `server.home` names, else to `admin`, else to `web`."""
-        for name in (self.settings.of(ServerSettings).home, "admin", "web"):
-            if name in self.pages:
-                return self._go(self.pages[name])
+        pages = self.kernel.pages
+        for name in (self._server.home, "admin", "web"):
+            if name in pages:
+                return self._go(pages[name])
         raise NotFound("No plugin with a page is loaded.", advice="Install one: `pip install halo-web`.")
 
-    def _go(self, target: str, *, signed_in: bool = False) -> Reply:
-        location = f"{self._root_path}{target}"
+    def _go(self, target: str, signed_in: Principal | None = None) -> Reply:
+        location = f"{self._server.root_path}{target}"
         headers = {"Location": location, "Referrer-Policy": "no-referrer"}  # the address here may hold a token
-        return Reply(status=303, headers=headers, signed_in=OPERATOR if signed_in else None)
+        return Reply(status=303, headers=headers, signed_in=signed_in)
 
     @property
-    def _root_path(self) -> str:
-        return self.settings.of(ServerSettings).root_path
+    def _server(self) -> ServerSettings:
+        return self.kernel.settings.of(ServerSettings)
 
     def _uptime(self) -> float:
-        return max(0, self.clock.now() - self.about.started) / 1000
-
-    @cached_property
-    def _description(self) -> dict[str, object]:
-        return describe(self.routes, version=self.about.version)
+        return max(0, self.kernel.clock.now() - self.about.started) / 1000

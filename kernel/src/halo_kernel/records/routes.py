@@ -62,8 +62,8 @@ class Route:
 
     `path` uses starlette's `{name}` and `{name:path}`. `request` is the struct the JSON body must decode to, unknown
     fields refused. `auth` names the one scheme that must vouch for the caller (`operator`, `public`, `signed`, or a
-    plugin's). `body_limit` is in bytes. `attempts` names the bucket in which wrong credentials raised by the handler are counted.
-    With `optional`, callers without valid credentials reach the handler too, as the principal of `public`.
+    plugin's). `body_limit` is in bytes. `attempts` names the bucket in which wrong credentials that the handler raises
+    are counted. With `optional`, callers without valid credentials reach the handler too, as the principal of `public`.
     """
 
     method: str

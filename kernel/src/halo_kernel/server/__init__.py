@@ -2,4 +2,5 @@
 
 from .life import run as run
 from .listening import bind as bind
-from .listening import serve as serve
+from .listening import serving as serving
+from .listening import url_of as url_of

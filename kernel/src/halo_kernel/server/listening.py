@@ -6,20 +6,19 @@ import asyncio
 import errno
 import ipaddress
 import logging
-import os
 import socket
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import BadInput, Conflict
 from ..log import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import AsyncGenerator, Coroutine
 
     from starlette.types import ASGIApp
 
 END_SECONDS = 2.0
-_BACKLOG = 512
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -29,23 +28,26 @@ def bind(host: str, port: int) -> socket.socket:
     """
     if not 0 <= port <= 65_535:
         raise BadInput(f"The port must be between 0 and 65535, not {port}.", field="server.port")
-    family, address = _address(host, port)
-    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        if os.name == "posix":  # on Windows it would let two programs share the port
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-        sock.listen(_BACKLOG)  # at once: two sockets may bind to one address, but only one may listen
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise BadInput(f"This machine does not know the host {host!r}.", field="server.host") from error
+    family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)  # people's links lead to IPv4
+    every = str(address[0]) == "::" and socket.has_dualstack_ipv6()
+    try:
+        return socket.create_server((str(address[0]), port), family=family, backlog=512, dualstack_ipv6=every)
     except OSError as error:
-        sock.close()
-        raise _refused(host, port, error) from error
-    return sock
+        if error.errno == errno.EADDRINUSE:
+            raise Conflict(
+                f"Port {port} on {host} is taken by another program.",
+                advice="Stop that program, or choose another port with `--port` (0 takes any free one).",
+            ) from error
+        raise BadInput(f"The server cannot listen on {host}, port {port}: {error}.", field="server.host") from error
 
 
 def url_of(sock: socket.socket) -> str:
     """Return the address under which this machine reaches a socket."""
-    host, port = sock.getsockname()[:2]
-    address = ipaddress.ip_address(host)
+    address, port = ipaddress.ip_address(sock.getsockname()[0]), sock.getsockname()[1]
     if address.is_unspecified:
         address = ipaddress.ip_address("::1" if address.version == 6 else "127.0.0.1")
     return f"http://[{address}]:{port}" if address.version == 6 else f"http://{address}:{port}"
@@ -56,10 +58,14 @@ def is_loopback(sock: socket.socket) -> bool:
     return ipaddress.ip_address(sock.getsockname()[0]).is_loopback
 
 
-async def serve(app: ASGIApp, sock: socket.socket, *, stopping: asyncio.Event, root_path: str = "") -> None:
-    """Serve until `stopping` is set, then end within `END_SECONDS`: streams end themselves, idle connections are cut.
+@asynccontextmanager
+async def serving(
+    app: ASGIApp, sock: socket.socket, *, stopping: asyncio.Event, root_path: str = ""
+) -> AsyncGenerator[asyncio.Task[None]]:
+    """Serve on a socket, which is taken over, for as long as the context lasts; the task inside ends only by a failure.
 
-    Takes the socket over. What then still hangs on a client that neither reads nor goes away is left behind.
+    Leaving sets `stopping` and takes at most `END_SECONDS`: streams end themselves, idle connections are cut, and what
+    then still hangs on a client that neither reads nor goes away is left behind.
     """
     import hypercorn.asyncio
     from hypercorn.config import Config
@@ -67,8 +73,7 @@ async def serve(app: ASGIApp, sock: socket.socket, *, stopping: asyncio.Event, r
     log = logging.getLogger("halo.hypercorn")
     log.setLevel(logging.ERROR)
     config = Config()
-    descriptor = sock.detach()
-    config.bind = [f"fd://{descriptor}"]
+    config.bind = [f"fd://{sock.detach()}"]
     config.errorlog = log
     config.accesslog = None
     config.include_server_header = False
@@ -80,51 +85,21 @@ async def serve(app: ASGIApp, sock: socket.socket, *, stopping: asyncio.Event, r
     forever: Coroutine[Any, Any, None] = cast("Any", hypercorn.asyncio).serve(
         app, config, shutdown_trigger=stopping.wait
     )
-    serving = asyncio.create_task(forever, name="http.server")
-    stop = asyncio.create_task(stopping.wait(), name="http.stop")
+    server = asyncio.create_task(forever, name="http.server")
     try:
-        await asyncio.wait({serving, stop}, return_when=asyncio.FIRST_COMPLETED)
-        if stop.done():
-            await _end(serving)
+        yield server
     finally:
-        stop.cancel()
-        serving.cancel()
-    if serving.done() and not serving.cancelled():
-        serving.result()
-
-
-async def _end(serving: asyncio.Task[None]) -> None:
-    """Wait for connections to end, but not for ever, as a server does by itself from Python 3.12 on."""
-    await asyncio.wait({serving}, timeout=END_SECONDS)
-    if not serving.done():
-        logger("server").info("connections did not end in time and were cut")
-        serving.cancel()
-        await asyncio.wait({serving}, timeout=END_SECONDS / 4)
+        stopping.set()
+        await asyncio.wait({server}, timeout=END_SECONDS)
+        if server.done():
+            server.result()
+        else:  # from Python 3.12 on, a server waits for its connections for ever
+            logger("server").info("connections did not end in time and were cut")
+            server.add_done_callback(lambda cut: cut.cancelled() or cut.exception())
+            server.cancel()
+            await asyncio.wait({server}, timeout=END_SECONDS / 4)
 
 
 def hush(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
     """Handle a loop's exceptions while it ends: what is cut then must not fill the log with tracebacks."""
     logger("server").debug("while ending: " + str(context.get("message", "")), error=str(context.get("exception", "")))
-
-
-def _address(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
-    """Return the family and address of a host's name; IPv4 first, because that is where people's links lead."""
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError) as error:
-        raise BadInput(f"This machine does not know the host {host!r}.", field="server.host") from error
-    family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
-    return family, (str(address[0]), int(address[1]))
-
-
-def _refused(host: str, port: int, error: OSError) -> Conflict | BadInput:
-    if error.errno == errno.EADDRINUSE:
-        return Conflict(
-            f"Port {port} on {host} is taken by another program.",
-            advice="Stop that program, or choose another port with `--port` (0 takes any free one).",
-        )
-    if error.errno == errno.EACCES:
-        return BadInput(
-            f"This user may not listen on port {port}.", field="server.port", advice="Choose a port from 1024 on."
-        )
-    return BadInput(f"The server cannot listen on {host}: {error.strerror or error}.", field="server.host")

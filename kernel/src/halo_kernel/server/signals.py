@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import signal
 import sys
 import threading
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -17,61 +15,56 @@ if TYPE_CHECKING:
     from types import FrameType
 
 BUDGET = 10.0
+TEARDOWN = 1.5
 _LOOK = 0.5
 
 
 class Deadline:
-    """Ends the process for certain, whatever still runs: `begin` starts the clock, a later one can only shorten it.
-
-    The exit code is 0 when all that must be closed was closed (`safe`), else 1.
-    """
+    """Ends the process for certain, whatever still runs: with 1, or with 0 once all that must be closed is closed."""
 
     def __init__(self) -> None:
-        self.safe = False
-        self._until = math.inf
         self._timer: threading.Timer | None = None
 
-    def begin(self, seconds: float = BUDGET) -> float:
-        """Allow `seconds` from now, or what is left of an earlier allowance; return how many are left."""
-        now = time.monotonic()
-        if now + seconds < self._until:
-            self.met()
-            self._until = now + seconds
-            self._timer = threading.Timer(seconds, self._end)
-            self._timer.daemon = True
-            self._timer.start()
-        return self._until - now
+    def begin(self) -> None:
+        """Allow 10 s to end in good order; only the first call counts."""
+        if self._timer is None:
+            self._set(BUDGET, 1)
+
+    def safe(self) -> None:
+        """Allow what is left, which nobody will miss, a moment more."""
+        self.met()
+        self._set(TEARDOWN, 0)
 
     def met(self) -> None:
         """Stop the clock: the process ends by itself."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _end(self) -> None:
-        if not self.safe:
-            print("Halo did not stop in time; what was cut is taken up at the next start.", file=sys.stderr, flush=True)
-        os._exit(0 if self.safe else 1)
+    def _set(self, seconds: float, code: int) -> None:
+        self._timer = threading.Timer(seconds, _exit, [code])
+        self._timer.daemon = True
+        self._timer.start()
+
+
+def _exit(code: int) -> None:
+    if code:
+        print("Halo did not stop in time; what was cut is taken up at the next start.", file=sys.stderr, flush=True)
+    os._exit(code)
 
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Generator[None]:
-    """Call `stop` at the first SIGTERM or SIGINT, and end at once at the second. Does nothing outside the main thread.
+    """Call `stop` at the first SIGTERM or SIGINT; the second ends the process at once, even if its loop is blocked.
 
-    Plain handlers rather than the loop's: the second signal must work while the loop is blocked.
+    Does nothing outside the main thread.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    seen = False
+    watched = [signal.SIGTERM, signal.SIGINT] if threading.current_thread() is threading.main_thread() else []
 
     def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal seen
-        if seen:
-            os._exit(128 + number)
-        seen = True
+        for each in watched:
+            signal.signal(each, signal.SIG_DFL)
         stop()
 
-    watched = [signal.SIGTERM, signal.SIGINT]
     before = [signal.signal(each, handle) for each in watched]
     try:
         yield
@@ -81,39 +74,19 @@ def stopped_by_signals(stop: Callable[[], None]) -> Generator[None]:
 
 
 async def parent_ended(pid: int) -> None:
-    """Return when the process `pid` has ended."""
-    if hasattr(os, "pidfd_open"):
-        try:
-            descriptor = os.pidfd_open(pid)
-        except ProcessLookupError:
-            return
-        except OSError:
-            pass  # an old kernel
-        else:
-            await _readable(descriptor)
-            return
-    while _lives(pid):  # noqa: ASYNC110 - no event tells of it here
+    """Return when the process `pid` has ended; our own parent has when we are somebody else's child."""
+    is_parent = os.getppid() == pid
+    while os.getppid() == pid if is_parent else _lives(pid):  # noqa: ASYNC110 - no event tells of it everywhere
         await asyncio.sleep(_LOOK)
 
 
-async def _readable(descriptor: int) -> None:
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    loop.add_reader(descriptor, ended.set)
-    try:
-        await ended.wait()
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
-
-
 def _lives(pid: int) -> bool:
-    if os.name != "posix":
-        return os.getppid() == pid
+    if os.name != "posix":  # there, to ask would end it
+        return True
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass
     return True

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..server.face import app_of, credentials_of
-from ..server.listening import bind, serve, url_of
+from ..credentials import make_credentials
+from ..http import make_app
+from ..server import bind, serving, url_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -35,8 +35,8 @@ class Front:
 
 def front(kernel: Kernel, *, url: str = "http://localhost:9527", host: str = "127.0.0.1") -> Front:
     """Return a kernel's application, for a client that calls it in this process."""
-    credentials = credentials_of(kernel)
-    app = app_of(kernel, credentials, host=host, url=url)
+    credentials = make_credentials(kernel.home, kernel.clock)
+    app = make_app(kernel, credentials, host=host, url=url)
     return Front(app=app, token=credentials.token, credentials=credentials, url=url)
 
 
@@ -45,9 +45,5 @@ async def listening(kernel: Kernel) -> AsyncGenerator[Front]:
     """Serve a kernel's application on a free port of this machine; leaving ends it as a server's stop does."""
     sock = bind("127.0.0.1", 0)
     face = front(kernel, url=url_of(sock))
-    serving = asyncio.create_task(serve(face.app, sock, stopping=kernel.stopping), name="test.serve")
-    try:
+    async with serving(face.app, sock, stopping=kernel.stopping):
         yield face
-    finally:
-        kernel.stopping.set()
-        await serving

@@ -1,0 +1,105 @@
+"""What every request passes before its handler: its address, the principal that vouches for it, its attempts."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from ..credentials import COOKIE, COOKIE_REFRESH
+from ..errors import Unauthorized, WrongCredentials
+from ..hookspecs import authenticate
+from ..records import OPERATOR, Principal
+from ..settings import ServerSettings
+from .origins import Origins
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from starlette.requests import HTTPConnection
+
+    from ..credentials import Credentials
+    from ..records import Route
+    from ..runtime import Kernel
+
+_ANYONE = {
+    "public": Principal(name="anyone", kind="remote", access="readonly", scheme="public"),
+    "signed": Principal(name="signed", kind="remote", access="readonly", scheme="signed"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """Lets requests to `kernel` in; one for the whole application. `bound` is the host that it listens on."""
+
+    kernel: Kernel
+    credentials: Credentials
+    bound: str
+    _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary[str, asyncio.Lock])
+
+    @property
+    def origins(self) -> Origins:
+        """The names and origins that are accepted now."""
+        return Origins(bound=self.bound, server=self.kernel.settings.of(ServerSettings))
+
+    def address(self, connection: HTTPConnection) -> str:
+        """Return the caller's address: the socket's, or behind a trusted proxy the first that it forwards."""
+        forwarded = self.origins.forwarded(connection.headers, "for")
+        return forwarded or (connection.client.host if connection.client else "unknown")
+
+    async def caller(self, connection: HTTPConnection, route: Route, address: str) -> tuple[Principal, bool]:
+        """Return who asks, and whether their cookie is to be renewed; only the route's own scheme is asked.
+
+        Raises `Unauthorized`, `WrongCredentials` or `LockedOut`.
+        """
+        if route.auth in _ANYONE:
+            return _ANYONE[route.auth], False
+        try:
+            with self.credentials.attempts.judging(route.auth, address):
+                if route.auth == "operator":
+                    return self._operator(connection)
+                return await self._vouched(connection, route.auth), False
+        except Unauthorized:
+            if route.optional:
+                return _ANYONE["public"], False
+            raise
+
+    @asynccontextmanager
+    async def attempt(self, bucket: str | None, address: str) -> AsyncGenerator[None]:
+        """Count what a handler that checks credentials raises. One address has one attempt at a time, or a burst of
+        guesses would keep the server busy before the first of them was counted."""
+        if bucket is None:
+            yield
+            return
+        async with self._turns.setdefault(address, asyncio.Lock()):
+            with self.credentials.attempts.judging(bucket, address):
+                yield
+
+    def _operator(self, connection: HTTPConnection) -> tuple[Principal, bool]:
+        """Return the caller of the kernel's own scheme.
+
+        A cookie that does not fit counts as none: browsers send one server's cookies to every port of its host.
+        """
+        token = _token(connection)
+        if token:
+            if not self.credentials.is_token(token):
+                raise WrongCredentials("The token is wrong.", advice="Read it from this home's server file again.")
+            return OPERATOR, False
+        principal, age = self.credentials.cookies.read(connection.cookies.get(COOKIE, "")) or (None, 0.0)
+        if principal is None or principal.scheme != "operator":
+            raise Unauthorized("Sign in first.", advice="Open the link of `halo up`, or sign in with a password.")
+        return principal, age > COOKIE_REFRESH
+
+    async def _vouched(self, connection: HTTPConnection, scheme: str) -> Principal:
+        principal = await self.kernel.hooks.first(authenticate, request=connection, scheme=scheme)
+        if principal is None or principal.scheme != scheme:
+            raise Unauthorized(f"This needs credentials of the scheme {scheme!r}.")
+        return principal
+
+
+def _token(connection: HTTPConnection) -> str:
+    """Return the token a request carries in `Authorization: Bearer` or `x-token`, if any."""
+    scheme, _, value = connection.headers.get("authorization", "").partition(" ")
+    return (value.strip() if scheme.lower() == "bearer" else "") or connection.headers.get("x-token", "")
