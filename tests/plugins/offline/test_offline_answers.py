@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from halo_kernel import Message, ModelRequest, Text, ToolSpec
 from halo_offline import provide_models
-from halo_offline.rules import respond
+from halo_offline.response import respond
 
 EN_CLOSING = "No model is running"
 ZH_CLOSING = "目前没有运行任何模型"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from halo_kernel import OPERATOR, Access, Event, Incoming, Kernel, Session, ToolFinished
 from halo_kernel.testing import Answer, Calls, ScriptedModel, running_kernel
+from halo_tools import jail
 
 plugin = importlib.import_module("halo_tools")
 
@@ -95,6 +97,32 @@ async def test_a_level_has_its_tools(tmp_path: Path, access: Any, expected: set[
         session = await session_in(kernel, tmp_path / "w", access)
         await session.prompt(Incoming(text="go")).result
         assert {tool.name for tool in model.requests[0].tools} == expected
+
+
+@pytest.mark.parametrize("works", [True, False])
+async def test_an_open_workspace_says_whether_there_is_a_sandbox(
+    tmp_path: Path, works: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log says it for every workspace, with the reason where there is none, and opening does not wait for that."""
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\nsleep 0.5\n" + ("" if works else "echo no namespaces >&2; exit 1\n"))
+    program.chmod(0o755)
+    monkeypatch.setattr(jail, "sandbox", jail.Bubblewrap(str(program)))
+    caplog.set_level(logging.DEBUG)
+    said = "shell below full access runs in bubblewrap" if works else "no shell below full access: there is no sandbox"
+    async with running_kernel(tmp_path / "home", extra={"tools": plugin}) as kernel:
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+            await kernel.host.workspaces.open(tmp_path / name)
+        assert said not in caplog.text
+        lines = list[str]()
+        for _ in range(500):
+            lines = [str(record.msg) for record in caplog.records if said in str(record.msg)]
+            if len(lines) == 2:
+                break
+            await asyncio.sleep(0.01)
+    assert [sum(str(tmp_path / name) in line for line in lines) for name in ("one", "two")] == [1, 1]
+    assert works or all("no namespaces" in line for line in lines)
 
 
 async def test_settings_reach_the_tools(tmp_path: Path) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 
 from halo_kernel import Host, Section, Session, Tool, WorkspaceInfo, hook
 
-from .jail import Bubblewrap
-from .kit import tools_for
 from .settings import ToolSettings
 
 __all__ = ["ToolSettings", "provide_settings", "provide_tools", "runtime_stopping", "workspace_opened"]
 
 _hosts: dict[str, Host] = {}
-_sandbox = Bubblewrap()
 
 
 @hook
@@ -24,13 +22,24 @@ def provide_settings() -> Iterable[Section]:
 
 @hook
 async def workspace_opened(workspace: WorkspaceInfo, host: Host) -> None:
-    """Remember the host, for its settings, and say whether commands below full access can be confined here."""
+    """Remember the host, for its settings, and find out, while others go on, whether commands can be confined here."""
     _hosts[workspace.id] = host
-    reason = await _sandbox.reason()
+    host.spawn(f"look for a sandbox for {workspace.path}", _look_for_sandbox(workspace, host))
+
+
+async def _look_for_sandbox(workspace: WorkspaceInfo, host: Host) -> None:
+    """Say whether there is a shell below full access."""
+    reason = await asyncio.to_thread(_probe)
     if reason:
         host.log.warning("no shell below full access: there is no sandbox", reason=reason, workspace=workspace.path)
     else:
         host.log.debug("shell below full access runs in bubblewrap", workspace=workspace.path)
+
+
+def _probe() -> str:
+    from .jail import sandbox
+
+    return sandbox.probe()
 
 
 @hook
@@ -43,4 +52,7 @@ async def runtime_stopping(host: Host) -> None:
 @hook
 def provide_tools(session: Session) -> Sequence[Tool]:
     """The tools of a session, without the shell where it could not be confined."""
-    return tools_for(session, _hosts.get(session.info.workspace), _sandbox)
+    from .jail import sandbox
+    from .kit import tools_for
+
+    return tools_for(session, _hosts.get(session.info.workspace), sandbox)

@@ -74,6 +74,10 @@ class Bubblewrap:
         return f"bubblewrap does not work here: {done.stderr.strip() or done.returncode}", True
 
 
+sandbox = Bubblewrap()
+"""The machine's, tried once for all workspaces."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Jail:
     """What a confined program sees. All paths are absolute and exist; only those of `readable` may be links.
