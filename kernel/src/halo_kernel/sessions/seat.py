@@ -7,6 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from .. import hookspecs
 from ..contracts import Clock, Database, Lease, Tool, Tx
@@ -27,7 +28,7 @@ _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(kw_only=True)
 class Seat:
-    """Shared by the sessions of one workspace; `sessions` are the open ones, the longest idle first."""
+    """Shared by the sessions of one workspace; `sessions` are those that anybody uses, one instance each."""
 
     workspace: WorkspaceInfo
     database: Database
@@ -42,7 +43,8 @@ class Seat:
     find_agent: Callable[[WorkspaceInfo, str | None], AgentSpec]
     spawn: Callable[[str, Coroutine[Any, Any, None]], None]
     mark_busy: Callable[[], Awaitable[None]]
-    sessions: dict[str, LiveSession] = field(default_factory=dict[str, "LiveSession"])
+    sessions: WeakValueDictionary[str, LiveSession] = field(default_factory=WeakValueDictionary[str, "LiveSession"])
+    _rested: dict[str, LiveSession] = field(default_factory=dict[str, "LiveSession"])
     _stamped: int = 0
 
     def stamp(self) -> int:
@@ -79,20 +81,20 @@ class Seat:
                 tools[tool.spec.name] = tool
         return tools
 
-    def rested(self, session: str) -> None:
-        """A session has nothing to do; beyond a number of open ones the longest idle is closed."""
-        live = self.sessions.pop(session, None)
-        if live is None:
-            return
-        self.sessions[session] = live
-        idle = [name for name, other in self.sessions.items() if not other.running]
-        for name in idle[: max(0, len(self.sessions) - _KEPT_OPEN)]:
-            self.sessions[name].close()
+    def rested(self, session: LiveSession) -> None:
+        """A session has nothing to do; beyond a number of them the longest idle gives back its history and lease."""
+        self._rested.pop(session.info.id, None)
+        self._rested[session.info.id] = session
+        for name, other in list(self._rested.items())[:-_KEPT_OPEN]:
+            if not other.running:
+                del self._rested[name]
+                other.doze()
 
     def left(self, session: LiveSession) -> None:
         """A session is closed; a newer one of the same id stays."""
-        if self.sessions.get(session.info.id) is session:
-            del self.sessions[session.info.id]
+        for found in (self.sessions, self._rested):
+            if found.get(session.info.id) is session:
+                del found[session.info.id]
 
     async def watch_inbox(self) -> None:
         """Wake the sessions held here for which another process accepted a message."""
@@ -100,9 +102,9 @@ class Seat:
         try:
             while True:
                 await bell.wait()
-                for session in await self.database.read(_sessions_with_waiting_rows):
-                    if session in self.sessions:
-                        self.sessions[session].stir()
+                for name in await self.database.read(_sessions_with_waiting_rows):
+                    if (session := self.sessions.get(name)) is not None:
+                        session.stir()
         finally:
             bell.close()
 

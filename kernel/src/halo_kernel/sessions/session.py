@@ -200,8 +200,8 @@ class LiveSession:
             self._retry_later()
         elif self._stirred.is_set():
             self.wake()
-        else:
-            self._seat.rested(self._info.id)
+        elif self._closing is None:
+            self._seat.rested(self)
 
     async def _drive(self) -> None:
         """Run turns until nothing waits that this process may run."""
@@ -255,6 +255,7 @@ class LiveSession:
         seat.feed.publish(cut)
         await self._refresh()
         if self._info.parked:
+            self.doze()
             return False
         events = await seat.database.read(lambda tx: read(tx, info.id))
         self._desk = await seat.desk(self, lease, history_of(events), self._stirred)
@@ -284,6 +285,22 @@ class LiveSession:
 
     # Stopping
 
+    def doze(self) -> None:
+        """Give the history and the tree's lease back; the next message takes them again.
+
+        The lease is released before anything that is written later, so a message that comes now takes a new one.
+        """
+        self._desk = None
+        self._track(self._give_back())
+
+    async def _give_back(self) -> None:
+        lease, self._lease = self._lease, None
+        try:
+            if lease is not None:
+                await lease.release()
+        except HaloError as error:  # then it is free when this process has ended
+            logger("sessions").warning("lease not given back", session=self._info.id, error=error.message)
+
     def interrupt(self) -> bool:
         """Cancel the active run; waiting messages stay. Returns whether there was one."""
         if self._turn is None:
@@ -309,10 +326,7 @@ class LiveSession:
                 logger("sessions").warning("closed over a run that does not end", session=self._info.id)
         self._fail_prompts(Stopping("the session was closed before this message was answered"))
         try:
-            if self._lease is not None:
-                await self._lease.release()
-        except HaloError as error:  # then it is free when this process has ended
-            logger("sessions").warning("lease not given back", session=self._info.id, error=error.message)
+            await self._give_back()
         finally:
             self._seat.left(self)
 

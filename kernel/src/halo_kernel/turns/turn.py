@@ -88,6 +88,8 @@ class Turn:
     async def _begin(self) -> bool:
         desk, rows, now = self._desk, self.rows, self._desk.clock.now()
         inputs, skipped = await self._prepare_input(rows)
+        if self.token.requested and self.token.reason == "landed":
+            return False
         titled = storable_text(_title(desk.session.info.title, inputs))
         first = rows[0]
         start = TurnStarted(rows=tuple(row.row for row in rows), cause=first.cause, access=first.access)
