@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,7 @@ from halo_kernel import (
     StorageUnavailable,
     TurnEnded,
 )
-from halo_kernel.testing import Calls, Hang, NoteTool, ScriptedModel, running_kernel
+from halo_kernel.testing import Answer, Calls, Hang, NoteTool, ScriptedModel, VirtualClock, running_kernel
 
 
 async def a_session(kernel: Kernel, folder: Path) -> Session:
@@ -228,3 +229,72 @@ async def test_a_lease_that_cannot_be_given_back_does_not_brick_the_session(
         fresh = await again(kernel, session)
         assert fresh is not session
         assert (await soon(fresh.prompt(Incoming(text="two")))).text == "echo: two"
+
+
+async def test_a_session_that_left_memory_takes_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever holds a session may use it at any time: that others were used since costs only a new reading."""
+    monkeypatch.setattr("halo_kernel.sessions.seat._KEPT_OPEN", 2)
+    async with running_kernel(tmp_path / "home") as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        follower = session.events(live=True)
+        await soon(session.prompt(Incoming(text="one")))
+        for _ in range(4):
+            await soon((await a_session(kernel, tmp_path / "w")).prompt(Incoming(text="other")))
+        assert session._desk is None  # type: ignore[attr-defined]
+        assert await again(kernel, session) is session and session.info.state == "idle"
+        assert (await soon(session.prompt(Incoming(text="two")))).text == "echo: two"
+        texts: list[str] = []
+        async for update in follower:
+            if update.event and isinstance(update.event.body, InputAdded):
+                texts.append(update.event.body.text)
+            if texts == ["one", "two"]:
+                break
+        await follower.aclose()
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_more_sessions_than_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Opened, used and left at random, each session is one instance at a time and answers each message once."""
+    monkeypatch.setattr("halo_kernel.sessions.seat._KEPT_OPEN", 2)
+    rnd = random.Random(seed)
+    async with running_kernel(tmp_path / "home", clock=VirtualClock()) as kernel:
+        names = [(await a_session(kernel, tmp_path / "w")).info for _ in range(6)]
+
+        async def user(number: int) -> None:
+            for turn in range(6):
+                info = rnd.choice(names)
+                session = await kernel.host.sessions.open(info.id, workspace=info.workspace, principal=OPERATOR)
+                await asyncio.sleep(rnd.random() * 0.004)
+                text = f"{number}.{turn}"
+                if rnd.random() < 0.5:
+                    await soon(session.prompt(Incoming(text=text)))
+                else:
+                    await session.submit(Incoming(text=text))
+
+        await asyncio.wait_for(asyncio.gather(*(user(number) for number in range(5))), 30)
+        found: list[str] = []
+        for info in names:
+            session = await kernel.host.sessions.open(info.id, workspace=info.workspace, principal=OPERATOR)
+            await until(lambda session=session: session.info.state == "idle")
+            found += inputs(await journal(session))
+        assert sorted(found) == sorted(f"{number}.{turn}" for number in range(5) for turn in range(6))
+        seat = kernel.workspaces.seats[names[0].workspace]
+        session = None  # type: ignore[assignment]
+        gc.collect()
+        await asyncio.sleep(0.01)
+        assert len(seat.sessions) <= 3
+
+
+async def test_opening_a_session_lets_what_waits_there_run(tmp_path: Path) -> None:
+    """What nobody recovered, as in a workspace that was moved to another home, runs when its session is opened."""
+    async with running_kernel(tmp_path / "home", model=ScriptedModel([Hang()])) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        await session.submit(Incoming(text="cut"))
+        await until(lambda: session.info.state == "running")
+    model = ScriptedModel(responder=lambda request: Answer("done"))
+    async with running_kernel(tmp_path / "other", model=model) as kernel:
+        workspace = await kernel.host.workspaces.open(tmp_path / "w")
+        session = await kernel.host.sessions.open(session.info.id, workspace=workspace.id, principal=OPERATOR)
+        await until(lambda: model.requests and session.info.state == "idle")
+        assert inputs(await journal(session))[0] == "cut"
+        assert await session.output() == "done"

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Literal
 
 from ..access import fold_access
 from ..contracts import Tx
-from ..errors import HaloError, NotFound
+from ..errors import NotFound, StorageUnavailable
+from ..inbox import waiting
 from ..log import logger
 from ..records import Access, AgentSpec, Event, Principal, SessionInfo
+from ..recovery import is_cut
 from . import rows
 from .seat import Seat
 from .session import LiveSession
 
 _CLOSE_SECONDS = 8.0
+_AGAIN_SECONDS = 5.0
 
 
 class Sessions:
@@ -90,16 +94,33 @@ class Sessions:
         )
 
     async def recover(self, workspace: str) -> int:
-        """Take over what a crash cut and what waits in a workspace; return the number of sessions woken."""
+        """Let every session of a workspace go on that a crash cut or where messages wait; return how many there are.
+
+        One that cannot be opened, as long as its agent's file is broken, keeps no other waiting and is tried again.
+        """
         seat = await self._seat_of(workspace)
         owed = await seat.database.read(_owed)
-        for session, owner in owed:
-            try:
-                live = await self._live(seat, session, Principal(name=owner))
-                live.stir()
-            except HaloError as error:
-                logger("sessions").error("could not recover a session", session=session, error=error.message)
+        late = [each for each in owed if not await self._wake(seat, *each)]
+        if late:
+            seat.spawn(f"recovery of {seat.workspace.path}", self._wake_later(seat, late))
         return len(owed)
+
+    async def _wake_later(self, seat: Seat, late: Sequence[tuple[str, str]]) -> None:
+        while late:
+            await asyncio.sleep(_AGAIN_SECONDS)
+            with suppress(StorageUnavailable):
+                owed = await seat.database.read(_owed)
+                late = [each for each in owed if each in late and not await self._wake(seat, *each, again=True)]
+
+    async def _wake(self, seat: Seat, session: str, owner: str, *, again: bool = False) -> bool:
+        try:
+            live = await self._live(seat, session, Principal(name=owner))
+        except Exception as error:  # whatever the plugin that finds agents raises
+            if not again:
+                logger("sessions").error("could not recover a session", session=session, error=str(error))
+            return False
+        live.stir()
+        return True
 
     async def close(self, seats: Sequence[Seat], mode: Literal["abort", "land"]) -> None:
         """Close every open session, at most 8 s."""
@@ -159,11 +180,16 @@ class Sessions:
             task.exception()
 
     async def _open(self, seat: Seat, session: str, principal: Principal) -> LiveSession:
-        info = await seat.database.read(
-            lambda tx: rows.find(tx, session, workspace=seat.workspace, principal=principal)
-        )
+        def look(tx: Tx) -> tuple[SessionInfo, bool]:
+            info = rows.find(tx, session, workspace=seat.workspace, principal=principal)
+            cut = is_cut(tx, info.root, session=session, boot=seat.boot)
+            return info, cut or bool(waiting(tx, session))
+
+        info, owed = await seat.database.read(look)
         live = LiveSession(seat, info, seat.find_agent(seat.workspace, info.agent))
         seat.sessions[session] = live
+        if owed:
+            live.stir()
         return live
 
 
