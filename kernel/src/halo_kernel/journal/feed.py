@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import suppress
 
 from msgspec.structs import replace
 
 from ..contracts import Bell, Database, Tx, Update
+from ..errors import StorageUnavailable
 from ..records import AssistantCut, AssistantDiscarded, AssistantMessage, Delta, Event
 from .cursor import make_cursor, parse_cursor
 from .store import journal_of, read, read_partial
@@ -183,10 +185,10 @@ class Feed:
                 yield update
 
     def _join(self, session: str, reader: _Reader) -> None:
-        self._readers.setdefault(session, set()).add(reader)
         if self._watch is None:
             self._bell = self._database.listen("journal")
             self._watch = asyncio.get_running_loop().create_task(self._foreign(self._bell))
+        self._readers.setdefault(session, set()).add(reader)
 
     def _leave(self, session: str, reader: _Reader) -> None:
         readers = self._readers.get(session, set())
@@ -199,12 +201,13 @@ class Feed:
             self._watch = self._bell = None
 
     async def _foreign(self, bell: Bell) -> None:
-        """Send every follower back to the journal when another process wrote to the database."""
-        while True:
-            await bell.wait()
-            for readers in self._readers.values():
-                for reader in readers:
-                    reader.fall_behind()
+        """Send every follower back to the journal when another process wrote to the database, or it was closed."""
+        with suppress(StorageUnavailable):
+            while True:
+                await bell.wait()
+                for readers in self._readers.values():
+                    for reader in readers:
+                        reader.fall_behind()
 
 
 def _same_answer(one: Delta, other: Delta) -> bool:

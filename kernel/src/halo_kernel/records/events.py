@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, get_args
 
 import msgspec
@@ -223,6 +224,16 @@ class Delta(Struct, frozen=True, kw_only=True):
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(KernelBody)
+
+
+_OURS = {"session", "turn", "input", "assistant", "tool", "context", "question", "usage"}
+_KIND = re.compile(r"([a-z][a-z0-9_-]*)\.[a-z][a-z0-9_.-]*")
+
+
+def is_foreign(kind: str) -> bool:
+    """Tell whether `kind` is one that a plugin may have, `<plugin>.<noun>`."""
+    found = _KIND.fullmatch(kind)
+    return found is not None and found[1] not in _OURS
 
 
 def kind_of(body: Body) -> str:

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 from .. import hookspecs
 from ..contracts import Clock, Database, Lease, Tool, Tx
+from ..errors import StorageUnavailable
 from ..folds import History
 from ..hooks import Hooks
 from ..journal import Feed
@@ -102,11 +103,19 @@ class Seat:
         try:
             while True:
                 await bell.wait()
-                for name in await self.database.read(_sessions_with_waiting_rows):
-                    if (session := self.sessions.get(name)) is not None:
-                        session.stir()
+                await self._look_around()
         finally:
             bell.close()
+
+    async def _look_around(self) -> None:
+        try:
+            names = await self.database.read(_sessions_with_waiting_rows)
+        except StorageUnavailable as error:
+            logger("sessions").warning("could not look for messages of other processes", error=error.message)
+            names = list(self.sessions)
+        for name in names:
+            if (session := self.sessions.get(name)) is not None:
+                session.stir()
 
 
 def _wrong(spec: object, others: Collection[str]) -> str:

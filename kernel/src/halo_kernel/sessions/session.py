@@ -27,6 +27,7 @@ from ..records import (
     SessionInfo,
     State,
     TurnResult,
+    is_foreign,
 )
 from ..records.storable import storable_text
 from ..recovery import is_cut, recover_tree
@@ -369,8 +370,8 @@ class LiveSession:
 
     async def append(self, bodies: Sequence[Body]) -> Sequence[Event]:
         """Write a plugin's own events. Raises `BadInput` for a kernel's kind."""
-        if any(not isinstance(body, Foreign) for body in bodies):
-            raise BadInput("a plugin appends only kinds of its own, as Foreign bodies", field="bodies")
+        if not all(isinstance(body, Foreign) and is_foreign(body.kind) for body in bodies):
+            raise BadInput("a plugin appends only kinds of its own, <plugin>.<noun>, as Foreign bodies", field="bodies")
         session, at = self._info.id, self._seat.clock.now()
         events = await self._seat.database.write(lambda tx: append(tx, session, bodies, at=at))
         self._seat.feed.publish(events)
