@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .hookspecs import hook as hook
     from .plugins import Plugin as Plugin
     from .presence import is_served as is_served
+    from .presence import read_presence as read_presence
     from .records import *  # noqa: F403
     from .repair import repair_history as repair_history
     from .runtime import Kernel as Kernel
@@ -46,7 +47,7 @@ _HOMES = {
     "folds": ("History", "View"),
     "hookspecs": ("hook",),
     "plugins": ("Plugin",),
-    "presence": ("is_served",),
+    "presence": ("is_served", "read_presence"),
     "repair": ("repair_history",),
     "runtime": ("Kernel",),
     "secrets": ("default_home",),

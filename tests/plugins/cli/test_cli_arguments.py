@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -101,6 +102,21 @@ def test_no_prompt_is_an_error(stdin: str, tmp_path, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(sys, "stdin", pipe if stdin == "empty" else None)
         with pytest.raises(BadInput, match='halo run "your question"'):
             _prompt([" "])
+
+
+def test_a_pipe_that_is_no_text_is_an_error(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that are not UTF-8 are said to be wrong, wherever they come from; a mark at the beginning is no text."""
+    (tmp_path / "pipe").write_bytes(b"ok \xff")
+    with (tmp_path / "pipe").open() as pipe:
+        monkeypatch.setattr(sys, "stdin", pipe)
+        with pytest.raises(BadInput, match="byte 3 is wrong"):
+            _prompt([])
+    (tmp_path / "pipe").write_bytes(b"\xef\xbb\xbfmarked")
+    with (tmp_path / "pipe").open() as pipe:
+        monkeypatch.setattr(sys, "stdin", pipe)
+        assert _prompt([]) == "marked"
+        with pytest.raises(BadInput, match="the prompt is not UTF-8 text"):
+            _prompt([os.fsdecode(b"\xff")])
 
 
 def test_commands_import_nothing_heavy() -> None:

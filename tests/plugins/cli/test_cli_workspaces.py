@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from halo_cli.workspaces import choose_folder, open_workspace, session_path
-from halo_kernel import Client, WorkspaceUnusable, default_home
+from halo_kernel import BadInput, Client, WorkspaceUnusable, default_home
 
 
 @pytest.fixture
@@ -78,6 +79,12 @@ def test_a_workspace_is_opened_under_its_real_path(client: Client, tmp_path: Pat
     assert open_workspace(client, tmp_path / "place") == (workspace, path)
     with pytest.raises(WorkspaceUnusable, match="does not exist"):
         open_workspace(client, tmp_path / "missing")
+
+
+def test_a_path_that_is_no_text_is_an_error(client: Client, tmp_path: Path) -> None:
+    """A folder whose name is not UTF-8 cannot be a workspace, and that is said."""
+    with pytest.raises(BadInput, match="not UTF-8 text"):
+        open_workspace(client, tmp_path / os.fsdecode(b"\xff"))
 
 
 def test_ids_are_quoted_in_paths() -> None:

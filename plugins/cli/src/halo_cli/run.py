@@ -13,7 +13,7 @@ from halo_kernel import BadInput, Client, HaloError, connect
 
 from .follow import Reply, follow
 from .signals import Signalled, signals
-from .terminal import note
+from .terminal import note, plain
 from .workspaces import choose_folder, open_workspace, session_path
 
 
@@ -42,21 +42,30 @@ def _run(options: argparse.Namespace, text: str) -> int:
 
 
 def _prompt(words: Sequence[str]) -> str:
-    piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read().strip()
-    text = "\n\n".join(part for part in (" ".join(words).strip(), piped) if part)
+    parts = (plain(" ".join(words), "prompt").strip(), _piped())
+    text = "\n\n".join(part for part in parts if part)
     if not text:
         raise BadInput('there is no prompt: `halo run "your question"`, or pipe it in', field="prompt")
     return text
+
+
+def _piped() -> str:
+    if sys.stdin is None or sys.stdin.isatty():
+        return ""
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig").strip()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"what is piped in is not UTF-8 text: byte {error.start} is wrong", field="prompt") from None
 
 
 def _session(client: Client, options: argparse.Namespace) -> tuple[str, str]:
     """Return the API path and the id of the session to speak to."""
     workspace, _ = open_workspace(client, choose_folder(options.workspace))
     base = session_path(workspace)
-    wish: dict[str, Any] = {"agent": options.agent} if options.agent else {}
+    wish: dict[str, Any] = {"agent": plain(options.agent, "agent")} if options.agent else {}
     if options.directory is not None:
-        wish["directory"] = options.directory
-    name = options.session or ("" if options.new else _latest(client, base, options.agent))
+        wish["directory"] = plain(options.directory, "directory")
+    name = plain(options.session or "", "session") or ("" if options.new else _latest(client, base, options.agent))
     answer = client.post(base, wish | ({"id": name} if name else {"origin": "cli"}))
     return session_path(workspace, answer["id"]), answer["id"]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from halo_kernel import Client, Stopping, default_home, find_server, is_served
+from halo_kernel import Client, HaloError, default_home, find_server, is_served, read_presence
 
 from .terminal import note
 
@@ -24,12 +25,13 @@ def command(argv: Sequence[str]) -> int:
     parser.add_argument("--force", action="store_true", help="kill it when it does not end by itself within 5 seconds")
     options = parser.parse_args(list(argv))
     home = default_home(os.environ)
-    client = find_server(home)
-    if client is None:
+    client, presence = find_server(home), read_presence(home)
+    if client is None or presence is None:
         note(f"No server of {home} is running.")
         return 1
-    pid = int(client.get("/api/server")["pid"])
-    _ask(client)
+    pid = presence.pid
+    # A server that hangs never answers: it is asked beside, and only its end is waited for.
+    threading.Thread(target=_ask, args=(client,), daemon=True).start()
     if _ended(home, _FORCED_PATIENCE if options.force else _PATIENCE):
         print("Stopped.")
         return 0
@@ -44,7 +46,7 @@ def command(argv: Sequence[str]) -> int:
 
 
 def _ask(client: Client) -> None:
-    with suppress(Stopping):
+    with suppress(HaloError):
         client.post("/api/server/stop")
 
 

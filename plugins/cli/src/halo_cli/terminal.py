@@ -5,10 +5,21 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from halo_kernel import BadInput
+
 
 def note(text: str) -> None:
     """Say something about what happens."""
     print(text, file=sys.stderr, flush=True)
+
+
+def plain(text: str, field: str) -> str:
+    """Return what a person typed, if it is text: bytes that are not UTF-8 reach us in disguise. Raises `BadInput`."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadInput(f"the {field} is not UTF-8 text", field=field) from None
+    return text
 
 
 def model_line(status: dict[str, Any]) -> str:

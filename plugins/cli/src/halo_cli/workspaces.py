@@ -8,6 +8,8 @@ from urllib.parse import quote
 
 from halo_kernel import Client, WorkspaceUnusable, default_home
 
+from .terminal import plain
+
 _WELCOME = """# Your workspace
 
 Everything an agent reads and writes lives here. Put files in this folder, or run `halo up` in a folder of your own.
@@ -39,8 +41,8 @@ def choose_folder(named: str | None) -> Path:
 
 
 def open_workspace(client: Client, folder: Path) -> tuple[str, str]:
-    """Open a folder as a workspace; return its id and its path. Raises `WorkspaceUnusable`."""
-    answer = client.post("/api/workspaces", {"path": str(folder.absolute())})
+    """Open a folder as a workspace; return its id and its path. Raises `WorkspaceUnusable`, `BadInput`."""
+    answer = client.post("/api/workspaces", {"path": plain(str(folder.absolute()), "path of the workspace")})
     return answer["id"], answer["path"]
 
 
