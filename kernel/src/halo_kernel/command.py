@@ -20,15 +20,12 @@ Command = Callable[[Sequence[str]], int]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code: 0, 1 for any error, 2 for wrong usage, 130 for Ctrl-C."""
     words = list(sys.argv[1:] if argv is None else argv)
-    name = words[0] if words else "--help"
-    if name in ("--version", "-V"):
-        print(f"halo {__version__}")
-        return 0
-    if name in ("--help", "-h", "help"):
-        print(_help())
-        return 0
+    if reconfigure := getattr(sys.stdout, "reconfigure", None):
+        reconfigure(errors="backslashreplace")  # a terminal that lacks a letter shows its number
     try:
-        return _find(name)(words[1:])
+        code = _run(words[0] if words else "--help", words[1:])
+        sys.stdout.flush()
+        return code
     except HaloError as error:
         print(f"halo: {sentence(error)}", file=sys.stderr)
         return 1
@@ -38,6 +35,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has gone; the interpreter must not complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+def _run(name: str, words: Sequence[str]) -> int:
+    if name in ("--version", "-V"):
+        print(f"halo {__version__}")
+        return 0
+    if name in ("--help", "-h", "help"):
+        print(_help())
+        return 0
+    return _find(name)(words)
 
 
 def sentence(error: HaloError) -> str:
