@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,10 +22,10 @@ PATTERN = st.lists(
 
 @given(tree=TREE, parts=PATTERN)
 @settings(max_examples=300, deadline=None)
-def test_globs_are_those_of_pathlib(tree: list[str], parts: list[str]) -> None:
+def test_globs_are_those_of_pathlib(scratch: Any, tree: list[str], parts: list[str]) -> None:
     """A pattern names exactly the files that `pathlib` finds with it, and its start holds them all."""
     pattern = "/".join(parts)
-    with tempfile.TemporaryDirectory() as name:
+    with scratch() as name:
         folder = Path(name)
         for path in tree:
             if not any(parent.is_file() for parent in (folder / path).parents) and not (folder / path).exists():

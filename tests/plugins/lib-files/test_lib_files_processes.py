@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from halo_lib_files import Finished, run
+from halo_lib_files import Finished, processes, run
 
 ENV = {"PATH": os.environ["PATH"]}
 
@@ -51,6 +51,12 @@ async def gone(numbers: list[int], within: float = 3) -> bool:
 
 DEAF = "(trap '' TERM; sleep 300 >/dev/null 2>&1 & echo $! >> pids; wait)"
 TREE = f"sleep 300 & echo $! >> pids; {DEAF} & echo $! >> pids; wait"
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give what is deaf to SIGTERM less time than its two seconds."""
+    monkeypatch.setattr(processes, "GRACE", 0.3)
 
 
 async def test_output_and_code(tmp_path: Path) -> None:
@@ -100,6 +106,7 @@ async def test_a_gentle_end_comes_first(tmp_path: Path) -> None:
     assert (done.ended, done.stdout) == ("timeout", "begun\ntidied\n")
 
 
+@pytest.mark.usefixtures("hasty")
 async def test_cancelling_ends_the_whole_tree(tmp_path: Path) -> None:
     """A cancelled task has killed the group before it ends."""
     work = asyncio.create_task(shell(TREE, tmp_path))
@@ -110,6 +117,7 @@ async def test_cancelling_ends_the_whole_tree(tmp_path: Path) -> None:
     assert await gone(numbers, within=0.1)
 
 
+@pytest.mark.usefixtures("hasty")
 async def test_an_impatient_cancel_ends_the_whole_tree(tmp_path: Path) -> None:
     """A task that is cancelled again while it kills leaves the killing to go on."""
     work = asyncio.create_task(shell(TREE, tmp_path))
@@ -122,6 +130,7 @@ async def test_an_impatient_cancel_ends_the_whole_tree(tmp_path: Path) -> None:
     assert await gone(numbers)
 
 
+@pytest.mark.usefixtures("hasty")
 def test_the_end_of_the_loop_ends_the_tree(tmp_path: Path) -> None:
     """When the loop ends in the middle of a run, its processes end with it."""
 
@@ -133,6 +142,7 @@ def test_the_end_of_the_loop_ends_the_tree(tmp_path: Path) -> None:
     assert asyncio.run(gone(numbers))
 
 
+@pytest.mark.usefixtures("hasty")
 async def test_a_soft_stop_ends_the_tree(tmp_path: Path) -> None:
     """When stop returns, the group is killed and the output so far comes back."""
     asked = asyncio.Event()
@@ -148,6 +158,7 @@ async def test_a_soft_stop_ends_the_tree(tmp_path: Path) -> None:
     assert await gone(numbers, within=0.1)
 
 
+@pytest.mark.usefixtures("hasty")
 async def test_output_is_bounded(tmp_path: Path) -> None:
     """A flood is cut at the limit, both streams together, and the program is ended."""
     started = time.monotonic()
@@ -157,6 +168,7 @@ async def test_output_is_bounded(tmp_path: Path) -> None:
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.usefixtures("hasty")
 async def test_output_at_the_limit_is_whole(tmp_path: Path) -> None:
     """As much output as the limit allows is no flood; a byte more is, even when the program ended first."""
     assert (await shell("head -c 1000 /dev/zero", tmp_path, limit=1000)).ended == "exited"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import stat
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -44,9 +44,9 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 @given(data=st.binary(max_size=2000), name=st.sampled_from(["a", "ü/b c", "deep/er/x", "-n", "中文.txt"]))
 @settings(max_examples=30, deadline=None)
-def test_what_is_written_is_read(data: bytes, name: str) -> None:
+def test_what_is_written_is_read(scratch: Any, data: bytes, name: str) -> None:
     """Any bytes come back as they were written, and nothing else is left in the folder."""
-    with tempfile.TemporaryDirectory() as folder, Root(folder) as root:
+    with scratch() as folder, Root(folder) as root:
         root.write(name, b"before")
         root.write(name, data)
         assert root.read(name) == data
@@ -95,10 +95,10 @@ def plant(base: Path, tree: list[tuple[str, str]]) -> Path:
 
 
 @given(tree=TREE, path=PATHS)
-@settings(max_examples=400, deadline=None)
-def test_no_path_escapes(tree: list[tuple[str, str]], path: str) -> None:
+@settings(max_examples=300, deadline=None)
+def test_no_path_escapes(scratch: Any, tree: list[tuple[str, str]], path: str) -> None:
     """Whatever links a tree holds, reading gives what lies inside or an error, and writing changes nothing outside."""
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         base = Path(os.path.realpath(folder))
         place = plant(base, tree)
         before = snapshot(base / "outside")
@@ -122,9 +122,9 @@ def test_no_path_escapes(tree: list[tuple[str, str]], path: str) -> None:
 
 @given(tree=TREE, path=PATHS)
 @settings(max_examples=200, deadline=None)
-def test_what_lies_inside_is_reachable(tree: list[tuple[str, str]], path: str) -> None:
+def test_what_lies_inside_is_reachable(scratch: Any, tree: list[tuple[str, str]], path: str) -> None:
     """A path that never leaves the root on its way reads exactly what the system reads."""
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         place = plant(Path(os.path.realpath(folder)), tree)
         if not stays_inside(place, path):
             return
