@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import sys
 from collections.abc import Iterable
@@ -15,7 +14,7 @@ from structlog.stdlib import ProcessorFormatter
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from .records import Secret
-from .secrets import PRIVATE_FILE, Redactor
+from .secrets import Redactor, private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 ROOT = "halo"
 _MARK = "halo."
-_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
 _CREDENTIAL = re.compile(r"""(?i)([?&](?:token|key|api_key|secret|password)=|\bbearer\s+)[^&\s"'#]+""")
 _COMMON: tuple[Processor, ...] = (
     structlog.contextvars.merge_contextvars,
@@ -45,30 +43,25 @@ def logger(name: str) -> FilteringBoundLogger:
 
 
 def configure(
-    settings: LogSettings,
-    *,
-    secrets: Iterable[Secret] = (),
-    file: Path | None = None,
-    stream: TextIO | None = None,
+    settings: LogSettings, *, secrets: Iterable[Secret] = (), file: Path | None = None, stream: TextIO | None = None
 ) -> None:
     """Log to `stream` (stderr), and to `file` where one is given, in place of what was configured before.
 
     `secrets` are replaced by their names in every line, tracebacks included.
     """
-    redactor = Redactor(secrets)
+    reset()
     target = sys.stderr if stream is None else stream
     handlers: list[logging.Handler] = [logging.StreamHandler(target)]
-    handlers[0].setFormatter(_Formatter(_renderer(settings.format, target), redactor))
     if file is not None:
         handlers.append(_ServerLog(file, settings.max_file_size, settings.max_files))
-        handlers[1].setFormatter(_Formatter(_json() if settings.format == "json" else _line, redactor))
-    level = _LEVELS[settings.level]
-    root = logging.getLogger()
-    reset()
-    for number, handler in enumerate(handlers):
-        handler.name = f"{_MARK}{number}"
-        root.addHandler(handler)
-    root.setLevel(logging.INFO if level == logging.DEBUG else max(level, logging.WARNING))
+    redactor, form = Redactor(secrets), settings.format
+    for handler in handlers:
+        is_text = form == "text" or (form == "auto" and (handler is not handlers[0] or target.isatty()))
+        handler.name = f"{_MARK}{type(handler).__name__}"
+        handler.setFormatter(_Formatter(_text if is_text else _json, redactor))
+        logging.getLogger().addHandler(handler)
+    level: int = getattr(logging, settings.level.upper())
+    logging.getLogger().setLevel(logging.INFO if level == logging.DEBUG else max(level, logging.WARNING))
     logging.getLogger(ROOT).setLevel(level)
 
 
@@ -80,36 +73,24 @@ def reset() -> None:
         handler.close()
 
 
-def _renderer(form: str, stream: TextIO) -> Processor:
-    terminal = stream.isatty()
-    if form == "json" or (form == "auto" and not terminal):
-        return _json()
-    if not terminal:
-        return _line
-    colors = not os.environ.get("NO_COLOR")
-    return structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)
+def _named(log: Any, method: str, event: EventDict) -> EventDict:
+    """Put first what every line has; a traceback shows no local variables, which may hold secrets."""
+    event = structlog.processors.format_exc_info(log, method, event)
+    level, module = str(event.pop("level", "")), str(event.pop("logger", ""))
+    head = {"time": event.pop("timestamp", ""), "level": "warn" if level == "warning" else level}
+    return {**head, "module": module.removeprefix(f"{ROOT}."), "message": event.pop("event", ""), **event}
 
 
-def _json() -> Processor:
-    renderer = structlog.processors.JSONRenderer(ensure_ascii=False)
-
-    def render(log: Any, method: str, event: EventDict) -> str:
-        named = {"time": event.pop("timestamp", ""), "level": _level(event), "module": _module(event)}
-        return str(renderer(log, method, {**named, "message": event.pop("event", ""), **event}))
-
-    return _plain_errors(render)
-
-
-def _line(log: Any, method: str, event: EventDict) -> str:
-    """Render `time=… level=… [module] message key=value`, a traceback below it."""
-    return str(_plain_errors(_text)(log, method, event))
+_json = structlog.processors.JSONRenderer(ensure_ascii=False)
 
 
 def _text(log: Any, method: str, event: EventDict) -> str:
-    head = f"time={event.pop('timestamp', '')} level={_level(event)} [{_module(event)}] {event.pop('event', '')}"
+    """Render `time=… level=… [module] message key=value`, a traceback below it."""
+    time, level, module, message = (str(event.pop(name)) for name in ("time", "level", "module", "message"))
     trace = event.pop("exception", "")
     fields = "".join(f" {key}={_shown(value)}" for key, value in event.items())
-    return head.replace("\n", "\\n") + fields + (f"\n{trace}" if trace else "")
+    line = f"time={time} level={level} [{module}] {message}".replace("\n", "\\n") + fields
+    return f"{line}\n{trace}" if trace else line
 
 
 def _shown(value: object) -> str:
@@ -117,29 +98,12 @@ def _shown(value: object) -> str:
     return repr(text) if re.search(r"[\s=\"]", text) or not text else text
 
 
-def _level(event: EventDict) -> str:
-    level = str(event.pop("level", ""))
-    return "warn" if level == "warning" else level
-
-
-def _module(event: EventDict) -> str:
-    return str(event.pop("logger", "")).removeprefix(f"{ROOT}.")
-
-
-def _plain_errors(render: Processor) -> Processor:
-    """Turn `exc_info` into a traceback without local variables, which may hold secrets."""
-
-    def processor(log: Any, method: str, event: EventDict) -> Any:
-        return render(log, method, structlog.processors.format_exc_info(log, method, event))
-
-    return processor
-
-
 class _Formatter(ProcessorFormatter):
     """Renders a record, ours or another library's, and takes every secret out of the finished line."""
 
     def __init__(self, renderer: Processor, redactor: Redactor) -> None:
-        super().__init__(foreign_pre_chain=_COMMON, processors=[ProcessorFormatter.remove_processors_meta, renderer])
+        chain = [ProcessorFormatter.remove_processors_meta, _named, renderer]
+        super().__init__(foreign_pre_chain=_COMMON, processors=chain)
         self._redactor = redactor
 
     def format(self, record: logging.LogRecord) -> str:
@@ -153,11 +117,7 @@ class _ServerLog(RotatingFileHandler):
         super().__init__(path, maxBytes=size, backupCount=kept, encoding="utf-8", delay=True)
 
     def _open(self) -> Any:
-        return open(self.baseFilename, self.mode, encoding=self.encoding, opener=_private)
+        return open(self.baseFilename, self.mode, encoding=self.encoding, opener=private)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         """Say nothing: the line is on stderr."""
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, PRIVATE_FILE)

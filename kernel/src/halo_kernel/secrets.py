@@ -27,18 +27,15 @@ def default_home(env: Mapping[str, str]) -> Path:
 
 def ensure_home(home: Path) -> Path:
     """Make `global/`, `global/logs/` and `secrets/` (0700) in a home and return it. Raises `BadInput`."""
-    private = home / "secrets"
+    folder = home / "secrets"
     try:
         (home / "global" / "logs").mkdir(parents=True, exist_ok=True)
-        private.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-        if os.name == "posix" and private.stat().st_mode & 0o077:
-            private.chmod(PRIVATE_FOLDER)
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        if folder.stat().st_mode & 0o077:
+            folder.chmod(PRIVATE_FOLDER)
     except OSError as error:
-        raise BadInput(
-            f"the home {home} cannot be used: {error.strerror or error}",
-            field="HALO_HOME",
-            advice="set HALO_HOME to a folder that you may write to",
-        ) from error
+        reason, advice = error.strerror or error, "set HALO_HOME to a folder that you may write to"
+        raise BadInput(f"the home {home} cannot be used: {reason}", field="HALO_HOME", advice=advice) from error
     return home
 
 
@@ -67,33 +64,28 @@ def write_secret(path: Path, text: str) -> None:
         with suppress(OSError):
             os.unlink(draft)
         raise
-    _sync_folder(target.parent)
+    if os.name == "posix":
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def private(path: str, flags: int) -> int:
+    """Open a file that only its owner can read; the `opener` of `open`."""
+    return os.open(path, flags, PRIVATE_FILE)
 
 
 @contextmanager
 def locked(path: Path) -> Generator[None]:
     """Keep other processes out of `path` while it is read and written again; a lock file beside it stays."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
+    with open(path.with_name(f".{path.name}.lock"), "a", opener=private) as file:
+        with suppress(ImportError):  # Windows
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
-        return
-    descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def read_variable(env: Mapping[str, str], name: str) -> str | None:
@@ -109,7 +101,7 @@ def read_variable(env: Mapping[str, str], name: str) -> str | None:
     try:
         text = Path(path).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        why = getattr(error, "strerror", "it is not UTF-8 text")
         raise BadInput(f"{name}_FILE names {path}, which cannot be read: {why}", field=f"{name}_FILE") from error
     return text.rstrip("\r\n") or None
 
@@ -118,12 +110,8 @@ class Redactor:
     """Replaces known secret values, of 8 characters or more, by their handles' names, escaped ones too."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
-        self._names = {
-            form: repr(secret)
-            for secret in secrets
-            if len(secret.reveal()) >= SHORTEST_HIDDEN
-            for form in _forms(secret.reveal())
-        }
+        hidden = [secret for secret in secrets if len(secret.reveal()) >= SHORTEST_HIDDEN]
+        self._names = {form: repr(secret) for secret in hidden for form in _forms(secret.reveal())}
         longest_first = sorted(self._names, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
