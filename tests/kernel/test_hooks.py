@@ -242,7 +242,7 @@ ASYNC_BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
     "cancels its task": (cancels_its_task, "it cancelled itself"),
     "hangs": (hangs_async, "it gave no answer within 0.2 s"),
     "deaf": (hangs_deaf, "it gave no answer within 0.2 s"),
-    "exits": (exits_async, "it called sys.exit(1)"),
+    "exits": (exits_async, "SystemExit: 1"),
     "base exception": (raises_base, "BaseException: bang"),
     "wrong type": (lies, "it answered with "),
 }
@@ -425,7 +425,7 @@ async def test_a_failing_question_never_goes_to_the_next_plugin(bench: Bench, na
     """An exception, a timeout or a wrong type fails the question."""
     function, reason = ASYNC_BROKEN[name]
     hooks = bench.add(bad=plugin("authenticate", function), next=answers(BOB))
-    with pytest.raises(PluginFailed, match=reason.replace("(", r"\(").replace(")", r"\)")):
+    with pytest.raises(PluginFailed, match=reason):
         await hooks.first(hookspecs.authenticate, request=REQUEST, scheme="s")
     assert bench.blamed == [("bad", "authenticate")]
 

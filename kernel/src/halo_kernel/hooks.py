@@ -13,21 +13,24 @@ import asyncio
 import contextvars
 import inspect
 import threading
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import pluggy
 
-from .answers import Spec, WrongAnswer, checked, result_type, spec_function
+from .answers import Spec, WrongAnswer, checked, result_type
 from .errors import HaloError, PluginFailed
 from .log import logger
 from .records import Denial, PreparedInput
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Asked = Callable[P, Coroutine[Any, Any, T]]
+Collected = Callable[P, Iterable[T]] | Asked[P, Iterable[T]]
 
 BUDGET = 5.0
 TELL_BUDGET = 10.0
@@ -36,121 +39,62 @@ QUEUE = 256
 CLOSE_BUDGET = 1.0
 
 
-@dataclass(frozen=True)
-class Outcome(Generic[T]):
-    """What came of a piece of work: its value, or the error it raised."""
-
-    value: T | None = None
-    error: BaseException | None = None
-
-
-def in_daemon_thread(name: str, work: Callable[[], T]) -> Future[Outcome[T]]:
-    """Run `work` in a thread that nobody has to wait for; whatever it raises, `SystemExit` too, is in the outcome."""
-    future: Future[Outcome[T]] = Future()
+def in_daemon_thread(name: str, work: Callable[[], T]) -> Future[T]:
+    """Run `work`, which raises nothing, in a thread that nobody has to wait for."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
     context = contextvars.copy_context()
-
-    def run() -> None:
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            outcome = Outcome(value=context.run(work))
-        except BaseException as error:
-            outcome = Outcome[T](error=error)
-        future.set_result(outcome)
-
-    threading.Thread(target=run, name=name, daemon=True).start()
+    threading.Thread(target=lambda: future.set_result(context.run(work)), name=name, daemon=True).start()
     return future
-
-
-class _Fault(Exception):
-    """What a plugin did wrong without raising, as a sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Call:
-    """One plugin's implementation of a hook, with its arguments. `turn` orders those that are asked one by one."""
+    """One plugin's implementation of a hook, with its arguments. `place` orders those that are asked one by one."""
 
     plugin: str
     spec: Spec
     hook: str
-    turn: tuple[int, str]
-    function: Callable[..., object]
+    place: int
+    function: Callable[..., Any]
     arguments: Mapping[str, object]
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
 
-    @property
-    def name(self) -> str:
-        return f"{self.plugin}.{self.hook}"
-
     def provide(self) -> object:
-        """Call a plain implementation and list what it provides."""
-        return checked(self.function(**self.arguments), result_type(self.spec))
+        """Return what a plain implementation answers, or its `PluginFailed`."""
+        try:
+            return checked(self.function(**self.arguments), result_type(self.spec))
+        except BaseException as error:
+            return self.failed(error)
 
     async def answer(self) -> object:
-        """Call an asynchronous implementation and check what it answers."""
+        """Return what an asynchronous implementation answers, or its `PluginFailed`."""
         try:
-            answer = await cast("Coroutine[Any, Any, object]", self.function(**self.arguments))
-        except SystemExit as quitting:  # asyncio would pass it on and end the loop
-            raise _Fault(f"it called sys.exit({quitting.code})") from quitting
-        return checked(answer, result_type(self.spec))
+            return checked(await self.function(**self.arguments), result_type(self.spec))
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # SystemExit too, which would end the loop
+            return self.failed(error)
 
     def failed(self, cause: BaseException) -> PluginFailed:
         """Return the failure that tells about `cause`."""
-        said = isinstance(cause, HaloError | WrongAnswer | _Fault)
+        said = isinstance(cause, HaloError | WrongAnswer)
         text = str(cause) if said else f"{type(cause).__name__}: {cause}"
-        failure = PluginFailed(
-            f"plugin '{self.plugin}' failed in {self.hook}: " + text.strip().partition("\n")[0],
-            plugin=self.plugin,
-            hook=self.hook,
-            advice=cause.advice if isinstance(cause, HaloError) else "",
-        )
+        message = f"plugin '{self.plugin}' failed in {self.hook}: " + text.strip().partition("\n")[0]
+        failure = PluginFailed(message, plugin=self.plugin, hook=self.hook, advice=getattr(cause, "advice", ""))
         failure.__cause__ = cause
         return failure
 
     def late(self, limit: float) -> PluginFailed:
         """Return the failure of a plugin that did not answer in time."""
-        return self.failed(_Fault(f"it gave no answer within {limit:g} s"))
-
-
-class _Mailbox:
-    """One plugin's notifications, delivered one at a time by a task of its own."""
-
-    def __init__(self, plugin: str, deliver: Callable[[_Call], Coroutine[Any, Any, None]]) -> None:
-        self.dropped = 0
-        self._queue: asyncio.Queue[_Call] = asyncio.Queue(QUEUE)
-        self._deliver = deliver
-        self._task = asyncio.create_task(self._run(), name=f"{plugin}.notifications", context=contextvars.Context())
-
-    def put(self, call: _Call) -> bool:
-        """Take a notification, or count it as dropped and return False when too many wait."""
-        try:
-            self._queue.put_nowait(call)
-        except asyncio.QueueFull:
-            self.dropped += 1
-            return False
-        return True
-
-    async def _run(self) -> None:
-        while True:
-            call = await self._queue.get()
-            try:
-                await self._deliver(call)
-            finally:
-                self._queue.task_done()
-
-    async def close(self, limit: float) -> None:
-        """Deliver what waits, within `limit` seconds, and end."""
-        drained = asyncio.create_task(self._queue.join())
-        await asyncio.wait({drained, self._task}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-        drained.cancel()
-        self._task.cancel()
-        await asyncio.wait({self._task}, timeout=GRACE)
+        return self.failed(WrongAnswer(f"it gave no answer within {limit:g} s"))
 
 
 class Hooks:
     """Calls the hooks of the plugins in `manager`; every failure is logged and handed to `on_failure`.
 
     `budget` is what one call may take, in seconds. With `strict`, a failure that would be left out is raised as well.
+    `dropped` counts the notifications that each plugin missed because it was too slow.
     """
 
     def __init__(
@@ -166,165 +110,137 @@ class Hooks:
         self._strict = strict
         self._budget = budget
         self._log = logger("hooks")
-        self._mail: dict[str, _Mailbox] = {}
-        self._left: set[asyncio.Task[object]] = set()
+        self.dropped: Counter[str] = Counter()
+        self._mail: dict[str, asyncio.Queue[_Call]] = {}
+        self._posts: set[asyncio.Task[None]] = set()
+        self._left: dict[asyncio.Future[object], str] = {}
         self._closed = False
 
     @property
     def left_behind(self) -> Sequence[str]:
         """Names, `<plugin>.<hook>`, of calls that were cancelled and did not end."""
-        return sorted(task.get_name() for task in self._left)
-
-    @property
-    def dropped(self) -> Mapping[str, int]:
-        """How many notifications each plugin missed because it was too slow."""
-        return {plugin: box.dropped for plugin, box in self._mail.items() if box.dropped}
+        return sorted(self._left.values())
 
     # collect
 
     def collect(self, spec: Callable[P, Iterable[T]], *args: P.args, **kwargs: P.kwargs) -> list[tuple[str, T]]:
         """Return what all plugins provide, with the plugin's name, ordered by it. Blocks; for code outside the loop."""
-        found: list[tuple[str, object]] = []
-        for call in self._calls(spec, args, kwargs):
-            try:
-                outcome = in_daemon_thread(call.name, call.provide).result(self._budget)
-            except TimeoutError:
-                self._blame([call.late(self._budget)])
-                continue
-            if outcome.error is not None:
-                self._blame([call.failed(outcome.error)])
-            found.extend((call.plugin, item) for item in cast("list[object]", outcome.value or []))
-        return cast("list[tuple[str, T]]", found)
-
-    async def gather(
-        self,
-        spec: Callable[P, Iterable[T]] | Callable[P, Coroutine[Any, Any, Iterable[T]]],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> list[tuple[str, T]]:
-        """Return what all plugins provide, as `collect` does, without blocking the loop."""
-        found, failures = await self._gather(spec, args, kwargs)
-        self._blame(failures)
-        return cast("list[tuple[str, T]]", found)
-
-    async def gather_all(
-        self,
-        spec: Callable[P, Iterable[T]] | Callable[P, Coroutine[Any, Any, Iterable[T]]],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> list[tuple[str, T]]:
-        """Return what all plugins provide, or raise the first `PluginFailed` once all have been asked."""
-        found, failures = await self._gather(spec, args, kwargs)
-        for failure in failures:
-            self._report(failure)
-        if failures:
-            raise failures[0]
-        return cast("list[tuple[str, T]]", found)
-
-    async def _gather(
-        self, spec: Spec, args: tuple[object, ...], kwargs: Mapping[str, object]
-    ) -> tuple[list[tuple[str, object]], list[PluginFailed]]:
-        found: list[tuple[str, object]] = []
-        failures: list[PluginFailed] = []
         calls = self._calls(spec, args, kwargs)
-        for call, answer in zip(calls, await self._ask_all(calls, self._budget), strict=True):
-            if isinstance(answer, PluginFailed):
-                failures.append(answer)
-            else:
-                found.extend((call.plugin, item) for item in cast("list[object]", answer))
-        return found, failures
+        answers: list[object] = []
+        for call in calls:
+            try:
+                answers.append(in_daemon_thread(f"{call.plugin}.{call.hook}", call.provide).result(self._budget))
+            except TimeoutError:
+                answers.append(call.late(self._budget))
+        return self._provided(calls, answers)
+
+    async def gather(self, spec: Collected[P, T], *args: P.args, **kwargs: P.kwargs) -> list[tuple[str, T]]:
+        """Return what all plugins provide, as `collect` does, without blocking the loop."""
+        calls = self._calls(spec, args, kwargs)
+        return self._provided(calls, await self._ask_all(calls, self._budget))
+
+    async def gather_all(self, spec: Collected[P, T], *args: P.args, **kwargs: P.kwargs) -> list[tuple[str, T]]:
+        """Return what all plugins provide, or raise the first `PluginFailed` once all have been asked."""
+        calls = self._calls(spec, args, kwargs)
+        return self._provided(calls, await self._ask_all(calls, self._budget), strict=True)
+
+    def _provided(self, calls: Sequence[_Call], answers: Sequence[object], *, strict: bool = False) -> list[Any]:
+        failures = self._blame(answers, strict=strict)
+        given = [(call.plugin, answer) for call, answer in zip(calls, answers, strict=True) if answer not in failures]
+        return [(plugin, item) for plugin, items in given for item in cast("list[object]", items)]
 
     # notify
 
-    def notify(self, spec: Callable[P, Coroutine[Any, Any, None]], *args: P.args, **kwargs: P.kwargs) -> None:
+    def notify(self, spec: Asked[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Tell all plugins, later and in order for each; nobody waits. A plugin that is too slow misses some."""
         for call in self._calls(spec, args, kwargs):
-            if self._closed or _is_echo(call):
-                continue
-            box = self._mail.get(call.plugin)
-            if box is None:
-                box = self._mail[call.plugin] = _Mailbox(call.plugin, self._deliver)
-            if not box.put(call) and box.dropped == 1:
-                self._log.warning("a plugin is too slow and misses notifications", plugin=call.plugin, hook=call.hook)
+            if self._closed or getattr(call.arguments.get("failure"), "hook", "") == call.hook:
+                continue  # the failure of a failure's report would go round for ever
+            if call.plugin not in self._mail:
+                queue = self._mail[call.plugin] = asyncio.Queue[_Call](QUEUE)
+                name, context = f"{call.plugin}.notifications", contextvars.Context()
+                self._posts.add(asyncio.create_task(self._deliver(queue), name=name, context=context))
+            try:
+                self._mail[call.plugin].put_nowait(call)
+            except asyncio.QueueFull:
+                self.dropped[call.plugin] += 1
+                if self.dropped[call.plugin] == 1:
+                    self._log.warning("a plugin is too slow to be told all", plugin=call.plugin, hook=call.hook)
 
-    async def _deliver(self, call: _Call) -> None:
-        answer = await self._try(call, self._budget)
-        if isinstance(answer, PluginFailed):
-            self._report(answer)
+    async def _deliver(self, queue: asyncio.Queue[_Call]) -> None:
+        while True:
+            answer = await self._try(await queue.get(), self._budget)
+            if isinstance(answer, PluginFailed):
+                self._report(answer)
+            queue.task_done()
 
-    async def tell(self, spec: Callable[P, Coroutine[Any, Any, None]], *args: P.args, **kwargs: P.kwargs) -> None:
+    async def tell(self, spec: Asked[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Tell all plugins at once and wait for them, 10 s in all; failures are reported, never raised."""
-        answers = await self._ask_all(self._calls(spec, args, kwargs), TELL_BUDGET)
-        self._blame([answer for answer in answers if isinstance(answer, PluginFailed)])
+        self._blame(await self._ask_all(self._calls(spec, args, kwargs), TELL_BUDGET))
 
     # first, guard, fold
 
-    async def first(
-        self, spec: Callable[P, Coroutine[Any, Any, T | None]], *args: P.args, **kwargs: P.kwargs
-    ) -> T | None:
+    async def first(self, spec: Asked[P, T | None], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """Ask plugins in order until one answers. Raises `PluginFailed`, or the `HaloError` that a plugin raised."""
-        for call in sorted(self._calls(spec, args, kwargs), key=lambda each: each.turn):
+        for call in sorted(self._calls(spec, args, kwargs), key=lambda each: each.place):
             answer = await self._try(call, self._budget)
-            if isinstance(answer, PluginFailed):
-                raise self._verdict(answer)
+            if isinstance(answer, PluginFailed) and isinstance(answer.__cause__, HaloError):
+                raise answer.__cause__  # a typed refusal is an answer, not a failure
+            self._blame([answer], strict=True)
             if answer is not None:
                 return cast("T", answer)
         return None
 
-    def _verdict(self, failure: PluginFailed) -> HaloError:
-        """Return what a failed question raises: a plugin's own typed refusal is an answer, all else its failure."""
-        if isinstance(failure.__cause__, HaloError):
-            return failure.__cause__
-        self._report(failure)
-        return failure
-
-    async def guard(
-        self, spec: Callable[P, Coroutine[Any, Any, Denial | None]], *args: P.args, **kwargs: P.kwargs
-    ) -> Denial | None:
+    async def guard(self, spec: Asked[P, Denial | None], *args: P.args, **kwargs: P.kwargs) -> Denial | None:
         """Ask all plugins; return the first denial by plugin name, else a failure as one, else None."""
         answers = await self._ask_all(self._calls(spec, args, kwargs), self._budget)
-        failures = [answer for answer in answers if isinstance(answer, PluginFailed)]
-        self._blame(failures)
         denials = [answer for answer in answers if isinstance(answer, Denial)]
-        denials += [Denial(f"refused because {failure.message}") for failure in failures]
+        denials += [Denial(f"refused because {failure.message}") for failure in self._blame(answers)]
         return denials[0] if denials else None
 
     async def fold(
-        self, spec: Callable[Concatenate[T, P], Coroutine[Any, Any, T]], value: T, *args: P.args, **kwargs: P.kwargs
+        self, spec: Asked[Concatenate[T, P], T], value: T, *args: P.args, **kwargs: P.kwargs
     ) -> tuple[T, list[PluginFailed]]:
-        """Pass `value` through all plugins by name; return it with the failures, whose changes are left out."""
+        """Pass `value` through all plugins by name; return it with the failures, whose changes are left out.
+
+        The value is a batch of inputs: who drops, adds or moves one of its rows has failed.
+        """
         failures: list[PluginFailed] = []
         for call in self._calls(spec, (value, *args), kwargs):
-            answer = await self._try(_with_first(call, value), self._budget)
-            broken = "" if isinstance(answer, PluginFailed) else _broken_rule(call, value, answer)
-            if broken:
-                answer = call.failed(_Fault(broken))
+            name = next(iter(inspect.signature(spec).parameters))
+            given = {key: value if key == name else each for key, each in call.arguments.items()}
+            answer = await self._try(replace(call, arguments=given), self._budget)
+            if not isinstance(answer, PluginFailed) and _rows(answer) != _rows(value):
+                answer = call.failed(WrongAnswer(f"it must keep the rows {_rows(value)} in their order"))
             if isinstance(answer, PluginFailed):
                 failures.append(answer)
             else:
                 value = cast("T", answer)
-        self._blame(failures)
-        return value, failures
+        return value, self._blame(failures)
 
     async def close(self) -> None:
         """Deliver waiting notifications for up to a second and end; calls still left behind are named in the log."""
         self._closed = True
-        await asyncio.gather(*(box.close(CLOSE_BUDGET) for box in self._mail.values()))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*(queue.join() for queue in self._mail.values())), CLOSE_BUDGET)
+        for post in self._posts:
+            post.cancel()
+        if self._posts:
+            await asyncio.wait(self._posts, timeout=GRACE)
         if self._left:
             self._log.warning("plugin calls did not end when cancelled", calls=self.left_behind)
 
     # one call
 
     def _calls(self, spec: Spec, args: tuple[object, ...], kwargs: Mapping[str, object]) -> list[_Call]:
-        hook = spec_function(spec).__name__
-        caller: pluggy.HookCaller = getattr(self._manager.hook, hook)
-        given = {**dict(zip(_parameters(spec), args, strict=False)), **kwargs}
+        caller: pluggy.HookCaller = getattr(self._manager.hook, spec.__name__)
+        given = {**dict(zip(inspect.signature(spec).parameters, args, strict=False)), **kwargs}
         calls = [
             _Call(
                 plugin=each.plugin_name,
                 spec=spec,
-                hook=hook,
-                turn=(each.trylast - each.tryfirst, each.plugin_name),
+                hook=spec.__name__,
+                place=each.trylast - each.tryfirst,
                 function=each.function,
                 arguments={name: given[name] for name in each.argnames},
             )
@@ -337,41 +253,22 @@ class Hooks:
 
     async def _try(self, call: _Call, limit: float) -> object:
         """Return the call's answer, or its `PluginFailed`. Only the caller's own cancellation is raised."""
-        if not inspect.iscoroutinefunction(call.spec):
-            return await self._try_plain(call, limit)
-        task: asyncio.Task[object] = asyncio.create_task(call.answer(), name=call.name, context=call.context)
+        name = f"{call.plugin}.{call.hook}"
+        if inspect.iscoroutinefunction(call.spec):
+            task: asyncio.Future[object] = asyncio.create_task(call.answer(), name=name, context=call.context)
+        else:
+            task = asyncio.wrap_future(in_daemon_thread(name, call.provide))
         try:
             await asyncio.wait({task}, timeout=limit)
-        except asyncio.CancelledError:
-            self._leave(task)
-            raise
-        if not task.done():
-            self._leave(task)
-            await asyncio.wait({task}, timeout=GRACE)
-            return call.late(limit)
-        if task.cancelled():
-            return call.failed(_Fault("it cancelled itself"))
-        error = task.exception()
-        return task.result() if error is None else call.failed(error)
-
-    async def _try_plain(self, call: _Call, limit: float) -> object:
-        waiting = asyncio.wrap_future(in_daemon_thread(call.name, call.provide))
-        await asyncio.wait({waiting}, timeout=limit)
-        if not waiting.done():
-            return call.late(limit)
-        outcome = waiting.result()
-        return outcome.value if outcome.error is None else call.failed(outcome.error)
-
-    def _leave(self, task: asyncio.Task[object]) -> None:
-        """Cancel a task that nobody waits for any longer, and remember it for as long as it lives."""
-        self._left.add(task)
-        task.add_done_callback(self._ended)
-        task.cancel()
-
-    def _ended(self, task: asyncio.Task[object]) -> None:
-        self._left.discard(task)
-        if not task.cancelled():
-            task.exception()  # retrieved, so that asyncio does not log it
+            if task.done():
+                return call.failed(WrongAnswer("it cancelled itself")) if task.cancelled() else task.result()
+        finally:
+            if not task.done():  # late, or the caller was cancelled
+                self._left[task] = name
+                task.add_done_callback(self._left.pop)
+                task.cancel()
+        await asyncio.wait({task}, timeout=GRACE)
+        return call.late(limit)
 
     # failures
 
@@ -382,34 +279,15 @@ class Hooks:
         except Exception:
             self._log.exception("reporting a plugin's failure failed", plugin=failure.plugin)
 
-    def _blame(self, failures: Sequence[PluginFailed]) -> None:
+    def _blame(self, answers: Iterable[object], *, strict: bool = False) -> list[PluginFailed]:
+        """Report the failures among some answers and return them, or raise the first."""
+        failures = [answer for answer in answers if isinstance(answer, PluginFailed)]
         for failure in failures:
             self._report(failure)
-        if failures and self._strict:
+        if failures and (strict or self._strict):
             raise failures[0]
+        return failures
 
 
-@cache
-def _parameters(spec: Spec) -> tuple[str, ...]:
-    return tuple(inspect.signature(spec).parameters)
-
-
-def _is_echo(call: _Call) -> bool:
-    """Tell whether this reports the failure of a report, which would go on for ever."""
-    failure = call.arguments.get("failure")
-    return isinstance(failure, PluginFailed) and failure.hook == call.hook
-
-
-def _with_first(call: _Call, value: object) -> _Call:
-    """Return the call with the folded value as the hook's first argument, if this plugin takes it."""
-    name = _parameters(call.spec)[0]
-    return replace(call, arguments={**call.arguments, name: value}) if name in call.arguments else call
-
-
-def _broken_rule(call: _Call, before: object, after: object) -> str:
-    """Return what a fold broke: a batch of inputs keeps its rows and their order."""
-    if call.hook != "prepare_input":
-        return ""
-    rows = [each.row for each in cast("Sequence[PreparedInput]", before)]
-    kept = [each.row for each in cast("Sequence[PreparedInput]", after)]
-    return "" if rows == kept else f"it must keep the rows {rows} in their order and answered {kept}"
+def _rows(batch: object) -> list[int]:
+    return [each.row for each in cast("Sequence[PreparedInput]", batch)]

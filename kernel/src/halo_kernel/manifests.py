@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
@@ -50,50 +49,37 @@ def read_manifest(module: str) -> Manifest:
 
     Raises `NotFound` when the package or its `halo.toml` is missing, `BadFile` with path, line and key.
     """
-    path, data = _locate(module.partition(".")[0])
+    path, text = _located(module.partition(".")[0])
     try:
-        table = tomllib.loads(data.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         found = re.search(r"line (\d+)", str(error))
         raise BadFile(f"{path}: {error}", path=path, line=int(found[1]) if found else 0) from error
-    return _checked(table, path, data.decode("utf-8"))
-
-
-def _locate(package: str) -> tuple[str, bytes]:
-    spec = find_spec(package)
-    if spec is None:
-        raise NotFound(f"its package {package} is not there", advice="install it again")
-    folders = list(spec.submodule_search_locations or [os.path.dirname(spec.origin or "")])
-    for path in (os.path.join(folder, NAME) for folder in folders):
-        if os.path.isfile(path):
-            with open(path, "rb") as file:
-                return path, file.read()
-        with suppress(OSError, AttributeError):  # in a zip or a frozen program
-            return path, cast("FileLoader", spec.loader).get_data(path)
-    raise NotFound(
-        f"{package} has no {NAME} beside its __init__.py", advice=f'its author adds {NAME} with: kernel = ">=0.1,<0.2"'
-    )
-
-
-def _checked(table: dict[str, object], path: str, text: str) -> Manifest:
     fields = set(Manifest.__struct_fields__) - {"unknown"}
-    unknown = tuple(
-        f"{path}:{_line(text, key)}: unknown key {key}{suggest(key, fields)}" for key in table.keys() - fields
-    )
+    extra = sorted(table.keys() - fields)
+    unknown = [f"{path}:{_line(text, key)}: unknown key {key}{suggest(key, fields)}" for key in extra]
     try:
-        known = {key: value for key, value in table.items() if key in fields}
-        manifest = msgspec.convert({**known, "unknown": sorted(unknown)}, Manifest)
+        manifest = msgspec.convert({**table, "unknown": unknown}, Manifest)
         SpecifierSet(manifest.kernel)
-    except InvalidSpecifier as error:
-        line = _line(text, "kernel")
-        message = f'{path}:{line}: kernel must be a version range such as ">=0.1,<0.2": {error}'
-        raise BadFile(message, path=path, line=line, field="kernel") from error
-    except msgspec.ValidationError as error:
+    except (InvalidSpecifier, msgspec.ValidationError) as error:
         found = re.search(r"field `(\w+)`|\$\.(\w+)", str(error))
-        key = (found[1] or found[2]) if found else ""
+        key = found[1] or found[2] if found else "kernel"
         line = _line(text, key)
         raise BadFile(f"{path}:{line}: {key}: {error}", path=path, line=line, field=key) from error
     return manifest
+
+
+def _located(package: str) -> tuple[str, str]:
+    """Return the path and the text of a package's `halo.toml`."""
+    spec = find_spec(package)
+    if spec is None:
+        raise NotFound(f"its package {package} is not there", advice="install it again")
+    for folder in spec.submodule_search_locations or [os.path.dirname(spec.origin or "")]:
+        path = os.path.join(folder, NAME)
+        with suppress(OSError, AttributeError):  # the loader may be a zip's or a frozen program's
+            return path, cast("FileLoader", spec.loader).get_data(path).decode()
+    advice = f'its author adds {NAME} with: kernel = ">=0.1,<0.2"'
+    raise NotFound(f"{package} has no {NAME} beside its __init__.py", advice=advice)
 
 
 def _line(text: str, key: str) -> int:
@@ -105,5 +91,7 @@ def _line(text: str, key: str) -> int:
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return `, did you mean …?` when a known name is close, else nothing."""
+    import difflib  # here, because nearly nobody mistypes
+
     close = difflib.get_close_matches(name, list(known), n=1)
     return f", did you mean {close[0]}?" if close else ""
