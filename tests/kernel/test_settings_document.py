@@ -1,4 +1,4 @@
-"""The settings file is changed in place: whatever a person wrote around a value stays, byte for byte."""
+"""The settings file is changed entry by entry: whatever a person wrote around one stays."""
 
 from __future__ import annotations
 
@@ -186,41 +186,44 @@ def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
         )
 
 
-FLOW = [
-    ("s: {a: 1, b: 2} # c\n", ("s", "a"), 9, "s: {a: 9, b: 2} # c\n"),
-    ("s: {a: 1, b: 2} # c\n", ("s", "z"), 9, "s: {z: 9, a: 1, b: 2} # c\n"),
-    ("s: {a: 1, b: 2} # c\n", ("s", "a"), None, "s: {b: 2} # c\n"),
-    ("s: {a: 1, b: 2} # c\n", ("s", "b"), None, "s: {a: 1} # c\n"),
-    ("s: {a: 1} # c\n", ("s", "a"), None, "s: {} # c\n"),
-    ("s: {}\n", ("s", "a", "b"), 1, "s: {a: {b: 1}}\n"),
-    ("{s: {a: 1}}", ("t", "b"), 2, "{t: {b: 2}, s: {a: 1}}"),
+FORMS = [
+    ("s: {a: 1, b: 2} # c\n", ("s", "a"), 9, 's: {"a": 9, "b": 2} # c\n'),
+    ("s: {a: 1, b: 2} # c\n", ("s", "z"), 9, 's: {"a": 1, "b": 2, "z": 9} # c\n'),
+    ("s: {a: 1, b: 2} # c\n", ("s", "a"), None, 's: {"b": 2} # c\n'),
+    ("s: {a: 1}\nt: 1\n", ("s", "a"), None, "t: 1\n"),
+    ("s: {\n  a: 1,\n  b: 2 }\nt: 1\n", ("s", "a"), 9, 's: {"a": 9, "b": 2}\nt: 1\n'),
+    ("s: {}\n", ("s", "a", "b"), 1, 's: {"a": {"b": 1}}\n'),
     ("s: # why\n", ("s", "a"), 1, "s: # why\n  a: 1\n"),
-    ("s: ~ # why\n", ("s", "a"), 1, "s: \n  a: 1 # why\n"),
+    ("s: # why\n  # a: 7\n\nt: 1\n", ("s", "a"), 1, "s: # why\n  a: 1\n  # a: 7\n\nt: 1\n"),
+    ("s: ~ # why\n", ("s", "a"), 1, 's: {"a": 1} # why\n'),
     ("s:\n  a:\n    b: 1\n", ("s", "a", "c"), 2, "s:\n  a:\n    c: 2\n    b: 1\n"),
     ("s:\n  a:\n", ("s", "a"), 2, "s:\n  a: 2\n"),
     ("# only this", ("s", "a", "b"), "x", "# only this\ns:\n  a:\n    b: x\n"),
-    ("s:\n  a: # who\n  - x # one\n  # mid\n  - y\n  # end\n", ("s", "a"), ["z"], "s:\n  a: [z] # who\n  # end\n"),
+    ("s:\n  a: # who\n  - x # one\n  # mid\n  - y\n  # end\n", ("s", "a"), ["z"], 's:\n  a: ["z"] # who\n  # end\n'),
     ("s:\n  a: 1\n  # c\n\nt: 1\r\n", ("s", "a"), None, "s:\n  # c\n\nt: 1\r\n"),
     ("---\ns:\n  a: 1\n", ("s", "a"), None, "---\ns:\n"),
+    ("s:\n  a: 1\r# c\rt: 1\n", ("s", "a"), 2, "s:\n  a: 2\n# c\rt: 1\n"),
+    ("  s:\n    a: 1\n", ("t", "b"), "no", '  s:\n    a: 1\n  t:\n    b: "no"\n'),
+    ("a: &x {k: 1}\nb: *x\ns:\n  c: 1\n", ("s", "c"), 2, "a: &x {k: 1}\nb: *x\ns:\n  c: 2\n"),
 ]
 
 
-@pytest.mark.parametrize(("before", "keys", "value", "after"), FLOW)
-def test_short_forms_are_changed_in_place(before: str, keys: tuple[str, ...], value: object, after: str) -> None:
-    """Sections written on one line, empty ones and nested ones are changed as a person would."""
+@pytest.mark.parametrize(("before", "keys", "value", "after"), FORMS)
+def test_every_form_is_changed_as_a_person_would(before: str, keys: tuple[str, ...], value: object, after: str) -> None:
+    """Sections written on one line, empty ones, nested ones and aliases elsewhere: comments and other entries stay."""
     assert SettingsFile(PATH, before).changed({keys: value}).text == after
 
 
-@pytest.mark.parametrize("text", ["s: &x\n  a: 1\nt: *x\n", "b: &b {a: 1}\ns:\n  <<: *b\n", "s:\n  a: 1\r# c\rt: 1\n"])
+@pytest.mark.parametrize("text", ["s: &x\n  a: 1\nt: *x\n", "b: &b {a: 1}\ns:\n  <<: *b\n", "{s: {a: 1}, b: {c: 1}}\n"])
 def test_what_a_program_cannot_change_is_refused(text: str) -> None:
     """Where a change would change something else too, the file stays and the person is told."""
-    with pytest.raises(BadFile):
+    with pytest.raises(BadFile, match="only a person can change"):
         SettingsFile(PATH, text).changed({("t", "a"): 2, ("s", "a"): None})
 
 
 def test_a_value_that_no_file_can_hold_is_refused() -> None:
-    """Half a surrogate pair and objects are refused by key."""
-    for value in ("\ud800", object()):
+    """Half a surrogate pair, infinity and objects are refused by key."""
+    for value in ("\ud800", float("inf"), object()):
         with pytest.raises(BadInput) as raised:
             SettingsFile(PATH, "").changed({("s", "a"): value})
         assert raised.value.field == "s.a"
@@ -230,9 +233,9 @@ def test_a_value_that_no_file_can_hold_is_refused() -> None:
     ("text", "line", "key", "words"),
     [
         ("server:\n  port: 1\n  host: [a\nx: 1\n", 4, "x", "not valid YAML"),
-        ("server:\n\tport: 1\n", 2, "server.port", "cannot start any token"),
-        ("a: 1\nserver:\n  port: 1\n  port: 2\n", 4, "server.port", "duplicate key"),
-        ("server:\n  port: 'x\n", 2, "server.port", "end of stream"),
+        ("server:\n\tport: 1\n", 2, "port", "cannot start any token"),
+        ("a: 1\nserver:\n  port: 1\n  port: 2\n", 4, "port", "duplicate key"),
+        ("server:\n  port: 'x\n", 2, "port", "end of stream"),
         ("a: b: c\n", 1, "a", "mapping values are not allowed"),
         ("- a\n", 1, "", "must hold sections"),
         ("a: !!python/name:os.system x\n", 1, "a", "could not determine a constructor"),
@@ -254,10 +257,11 @@ def test_an_error_shows_no_secret() -> None:
     assert "hunter" not in str(raised.value)
 
 
-def test_text_that_is_not_utf8_names_its_line(tmp_path: Path) -> None:
-    """A file in another encoding is refused by line."""
+def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    """A file in another encoding is refused by path, and so is a folder in its place."""
     path = tmp_path / "settings.yaml"
     path.write_bytes(b"a: 1\nb: \xff\n")
-    with pytest.raises(BadFile) as raised:
-        SettingsFile.read(path)
-    assert raised.value.line == 2
+    for found in (path, tmp_path):
+        with pytest.raises(BadFile, match="cannot be read") as raised:
+            SettingsFile.read(found)
+        assert raised.value.path == str(found)

@@ -1,32 +1,16 @@
 """Typed settings: sections with defaults, one YAML file that people edit, and environment variables above it."""
 
-from .document import SettingsFile
-from .loaded import LoadedSettings, SettingsField, load_kernel_settings, load_settings
-from .sections import (
-    KERNEL_SECTIONS,
-    AgentSettings,
-    LimitSettings,
-    LogSettings,
-    ModelSettings,
-    PluginSettings,
-    ServerSettings,
-    SessionSettings,
-)
-from .values import Finding
-
-__all__ = [
-    "KERNEL_SECTIONS",
-    "AgentSettings",
-    "Finding",
-    "LimitSettings",
-    "LoadedSettings",
-    "LogSettings",
-    "ModelSettings",
-    "PluginSettings",
-    "ServerSettings",
-    "SessionSettings",
-    "SettingsField",
-    "SettingsFile",
-    "load_kernel_settings",
-    "load_settings",
-]
+from .document import SettingsFile as SettingsFile
+from .loaded import LoadedSettings as LoadedSettings
+from .loaded import load_kernel_settings as load_kernel_settings
+from .loaded import load_settings as load_settings
+from .sections import KERNEL_SECTIONS as KERNEL_SECTIONS
+from .sections import AgentSettings as AgentSettings
+from .sections import LimitSettings as LimitSettings
+from .sections import LogSettings as LogSettings
+from .sections import ModelSettings as ModelSettings
+from .sections import PluginSettings as PluginSettings
+from .sections import ServerSettings as ServerSettings
+from .sections import SessionSettings as SessionSettings
+from .values import Finding as Finding
+from .values import SettingsField as SettingsField

@@ -8,33 +8,28 @@ from msgspec import Meta, Struct
 
 from ..records import Secret, Section
 
+_RESTART = {"restart": True}
+
+
+def _restart(variable: str) -> dict[str, object]:
+    return {"restart": True, "env": variable}
+
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
     """Where the server listens and whom it lets in."""
 
-    host: Annotated[str, Meta(min_length=1, description="Address to listen on.", extra={"restart": True})] = "127.0.0.1"
-    port: Annotated[
-        int,
-        Meta(ge=0, le=65535, description="Port; 0 takes a free one.", extra={"restart": True, "env": "HALO_PORT"}),
-    ] = 9527
+    host: Annotated[str, Meta(min_length=1, description="Address to listen on.", extra=_RESTART)] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="Port; 0: a free one.", extra=_restart("HALO_PORT"))] = 9527
     password: Annotated[
-        Secret | None,
-        Meta(
-            description="Password: a scrypt hash in the file, plain text in HALO_PASSWORD.",
-            extra={"env": "HALO_PASSWORD"},
-        ),
+        Secret | None, Meta(description="A scrypt hash; plain in HALO_PASSWORD.", extra={"env": "HALO_PASSWORD"})
     ] = None
     cors_origins: Annotated[
-        tuple[str, ...],
-        Meta(description="Origins of other sites that may call the API.", extra={"env": "HALO_CORS_ORIGINS"}),
+        tuple[str, ...], Meta(description="Other sites that may call the API.", extra={"env": "HALO_CORS_ORIGINS"})
     ] = ()
-    allowed_hosts: Annotated[
-        tuple[str, ...], Meta(description="Host names, beside localhost, under which the server is reached.")
-    ] = ()
+    allowed_hosts: Annotated[tuple[str, ...], Meta(description="Names, beside localhost, of this server.")] = ()
     home: Annotated[str, Meta(description="Plugin whose page `/` shows; empty: admin, else web.")] = ""
     root_path: Annotated[
-        str,
-        Meta(pattern=r"^(/[^/\s]+)*$", description="Path under which a proxy serves Halo.", extra={"restart": True}),
+        str, Meta(pattern=r"^(/[^/\s]+)*$", description="Path under which a proxy serves Halo.", extra=_RESTART)
     ] = ""
     trust_proxy: Annotated[bool, Meta(description="Take the caller's address from X-Forwarded-For.")] = False
 
@@ -42,8 +37,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
 class SessionSettings(Struct, frozen=True, kw_only=True):
     """What a session may hold."""
 
-    max_queue_size: Annotated[int, Meta(ge=1, description="Messages that may wait.", extra={"restart": True})] = 256
-    max_nesting_depth: Annotated[int, Meta(ge=0, description="Levels of sub-sessions.", extra={"restart": True})] = 16
+    max_queue_size: Annotated[int, Meta(ge=1, description="Messages that may wait.", extra=_RESTART)] = 256
+    max_nesting_depth: Annotated[int, Meta(ge=0, description="Levels of sub-sessions.", extra=_RESTART)] = 16
 
 
 class AgentSettings(Struct, frozen=True, kw_only=True):
@@ -64,42 +59,32 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
 class LimitSettings(Struct, frozen=True, kw_only=True):
     """How long things may get."""
 
-    tool_result_render_chars: Annotated[
-        int, Meta(ge=100, description="Characters of a tool result shown to a model.")
-    ] = 8000
+    tool_result_render_chars: Annotated[int, Meta(ge=100, description="Characters of a result for a model.")] = 8000
 
 
 class LogSettings(Struct, frozen=True, kw_only=True):
     """What is logged, and how."""
 
     level: Annotated[
-        Literal["debug", "info", "warn", "error"],
-        Meta(description="Least level.", extra={"restart": True, "env": "HALO_LOG_LEVEL"}),
+        Literal["debug", "info", "warn", "error"], Meta(description="Least level.", extra=_restart("HALO_LOG_LEVEL"))
     ] = "warn"
     format: Annotated[
-        Literal["auto", "text", "json"],
-        Meta(description="Lines on stderr; auto: text on a terminal, else json.", extra={"restart": True}),
+        Literal["auto", "text", "json"], Meta(description="Lines; auto: text on a terminal, else json.", extra=_RESTART)
     ] = "auto"
     max_file_size: Annotated[
-        int,
-        Meta(
-            ge=1024,
-            description="Bytes before server.log is rotated.",
-            extra={"restart": True, "env": "HALO_LOG_MAX_SIZE"},
-        ),
+        int, Meta(ge=1024, description="Bytes before server.log is rotated.", extra=_restart("HALO_LOG_MAX_SIZE"))
     ] = 10_485_760
     max_files: Annotated[
-        int,
-        Meta(ge=1, le=100, description="Rotated files kept.", extra={"restart": True, "env": "HALO_LOG_MAX_FILES"}),
+        int, Meta(ge=1, le=100, description="Rotated files kept.", extra=_restart("HALO_LOG_MAX_FILES"))
     ] = 5
 
 
 class PluginSettings(Struct, frozen=True, kw_only=True):
     """Which plugins are loaded."""
 
-    require_enable: Annotated[bool, Meta(description="Load only what is enabled.", extra={"restart": True})] = False
-    enabled: Annotated[tuple[str, ...], Meta(description="Enabled plugins.", extra={"restart": True})] = ()
-    disabled: Annotated[tuple[str, ...], Meta(description="Disabled plugins.", extra={"restart": True})] = ()
+    require_enable: Annotated[bool, Meta(description="Load only what is enabled.", extra=_RESTART)] = False
+    enabled: Annotated[tuple[str, ...], Meta(description="Enabled plugins.", extra=_RESTART)] = ()
+    disabled: Annotated[tuple[str, ...], Meta(description="Disabled plugins.", extra=_RESTART)] = ()
 
 
 KERNEL_SECTIONS = (

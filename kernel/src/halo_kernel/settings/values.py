@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 from msgspec.structs import FieldInfo
 
 from ..errors import BadFile, BadInput
-from ..records import Secret
+from ..manifests import suggest
+from ..records import Secret, Section
 from ..secrets import read_variable
-from .document import Keys, SettingsFile, as_list, as_map
+from .document import Keys, SettingsFile, as_map
 
+Names = Sequence[str]
 _PLACEHOLDER = re.compile(r"<<([A-Za-z_][A-Za-z0-9_]*)>>")
+_BOUNDS = {
+    "ge": ">=",
+    "gt": ">",
+    "le": "<=",
+    "lt": "<",
+    "min_length": "of length >=",
+    "max_length": "of length <=",
+    "pattern": "like",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,131 +41,193 @@ class Finding:
     text: str
 
 
-@dataclass
-class Reader:
-    """Reads sections; collects unknown keys, unset placeholders and where each value came from on the way."""
+@dataclass(frozen=True, kw_only=True)
+class SettingsField:
+    """A setting for lists and forms. `value` is as it counts now, a secret as its handle; `source` says where from."""
 
-    file: SettingsFile
-    env: Mapping[str, str]
-    unknown: list[Finding] = field(default_factory=list[Finding])
-    problems: list[Finding] = field(default_factory=list[Finding])
-    sources: dict[Keys, str] = field(default_factory=dict[Keys, str])
+    key: str
+    plugin: str
+    description: str
+    allowed: str
+    default: object
+    value: object
+    source: str
+    secret: bool
+    restart: bool
+    global_only: bool
+    variables: Sequence[str]
 
-    def section(self, name: str, section: type[Struct]) -> Struct:
-        """Return a section's values. Raises `BadFile` or `BadInput` naming the key and what it may hold."""
-        raw = self.file.data.get(name)
-        return self._struct(section, {} if raw is None else raw, (name,), section())
 
-    def _struct(self, wanted: type[Struct], raw: object, keys: Keys, defaults: Struct | None) -> Struct:
-        given = as_map(raw)
+class Reading:
+    """What one state of the file and the environment means: the values, and what was noticed on the way.
+
+    Raises `BadFile` or `BadInput` that names the key or the variable, and what it may hold.
+    """
+
+    def __init__(self, file: SettingsFile, env: Mapping[str, str], sections: Sequence[tuple[str, Section]]) -> None:
+        self.file = file
+        self.values: dict[type[Struct], Struct] = {}
+        self.fields: list[SettingsField] = []
+        self.secrets: list[Secret] = []
+        self.findings: list[Finding] = []
+        self._env = env
+        known = {section.name for _, section in sections}
+        for name in sorted(file.data.keys() - known):
+            self._note((name,), f"unknown section {name}{suggest(name, known)}")
+        for plugin, section in sections:
+            raw = file.data.get(section.name)
+            self._note_unknown(raw, section.type, (section.name,))
+            self._plugin = plugin
+            self.values[section.type] = self._struct(section.type(), raw, (section.name,))
+
+    def _struct(self, defaults: Struct, raw: object, keys: Keys) -> Struct:
+        given = {} if raw is None else as_map(raw)
         if given is None:
             raise self._bad(keys, "must hold fields, one a line below it")
-        fields = {each.encode_name: each for each in msgspec.structs.fields(wanted)}
-        for name in given.keys() - fields.keys():
-            dotted = ".".join((*keys, name))
-            self.unknown.append(Finding(key=dotted, line=self.file.line((*keys, name)), text=f"unknown key {dotted}"))
         values = {
-            each.name: self._field(each, given.get(name), (*keys, name), defaults) for name, each in fields.items()
+            info.name: self._field(info, getattr(defaults, info.name), given.get(info.encode_name), keys)
+            for info in msgspec.structs.fields(defaults)
         }
         try:
-            return wanted(**values)
+            return type(defaults)(**values)
         except (TypeError, ValueError) as error:  # a rule over several fields, in __post_init__
             raise self._bad(keys, str(error)) from error
 
-    def _field(self, info: FieldInfo, raw: object, keys: Keys, defaults: Struct | None) -> object:
-        for name in variable_names(info, keys):
-            text = read_variable(self.env, name)
-            if text is not None:
-                self.sources[keys] = f"environment {name}"
-                return self._from_text(text, info.type, keys, name)
-        inner = struct_of(info.type)
-        default = getattr(defaults, info.name) if defaults else info.default
-        if inner and isinstance(default, Struct):
-            return self._struct(inner, {} if raw is None else raw, keys, default)
-        if raw is not None:
-            self.sources[keys] = "file"
-            return self._value(raw, info.type, keys)
-        if defaults is None and info.required:
-            raise self._bad(keys, f"is missing: it must be {allowed(info.type)}")
-        return default if defaults or info.default_factory is msgspec.NODEFAULT else info.default_factory()
+    def _field(self, info: FieldInfo, default: object, raw: object, parents: Keys) -> object:
+        wanted, keys = info.type, (*parents, info.encode_name)
+        if isinstance(default, Struct) and struct_of(wanted):
+            return self._struct(default, raw, keys)
+        meta = _meta(wanted)
+        marks = meta.extra or {}
+        variables = _variables(marks, keys)
+        source, value = self._found(wanted, keys, variables, raw, default)
+        self.fields.append(
+            SettingsField(
+                key=".".join(keys),
+                plugin=self._plugin,
+                description=meta.description or "",
+                allowed=allowed(wanted),
+                default=default,
+                value=value,
+                source=source,
+                secret=is_secret(wanted),
+                restart=bool(marks.get("restart")),
+                global_only=bool(marks.get("global_only")),
+                variables=variables,
+            )
+        )
+        return value
 
-    def _value(self, raw: object, wanted: object, keys: Keys) -> object:
-        """Return a value of the file as its type, going down by hand so that an error can name its own line."""
-        bare = bare_type(wanted)
-        inner = struct_of(wanted)
-        entries, items = as_map(raw), as_list(raw)
-        if inner and entries is not None:
-            return self._struct(inner, entries, keys, None)
-        if get_origin(bare) is dict and entries is not None:
-            values = {key: self._value(each, get_args(bare)[1], (*keys, key)) for key, each in entries.items()}
-            return self._converted(values, wanted, keys)
-        if get_origin(bare) in (list, tuple) and items is not None:
-            item_type = get_args(bare)[0]
-            found = [self._value(each, item_type, (*keys, str(at))) for at, each in enumerate(items)]
-            return self._converted(found, wanted, keys)
-        if isinstance(raw, str) and (text := self._expanded(raw, keys)) != raw:
-            return self._from_text(text, wanted, keys, "")
-        return self._converted(raw, wanted, keys)
-
-    def _expanded(self, text: str, keys: Keys) -> str:
-        """Return `text` with `<<NAME>>` replaced by variables; one that is not set stays, and is remarked on."""
-
-        def value(found: re.Match[str]) -> str:
-            given = read_variable(self.env, found[1])
-            if given is None:
-                why = f"the environment variable {found[1]} is not set"
-                self.problems.append(Finding(key=".".join(keys), line=self.file.line(keys), text=why))
-            return found[0] if given is None else given
-
-        return _PLACEHOLDER.sub(value, text)
-
-    def _converted(self, raw: object, wanted: object, keys: Keys) -> object:
+    def _found(self, wanted: object, keys: Keys, names: Names, raw: object, default: object) -> tuple[str, object]:
+        """Return where a setting's value comes from, and the value."""
+        texts = ((name, read_variable(self._env, name)) for name in names)
+        variable, text = next(((name, text) for name, text in texts if text is not None), ("", None))
+        if raw is None and text is None:
+            return "default", default
+        value = self._filled(raw, keys) if text is None else text
         try:
-            return msgspec.convert(raw, cast("Any", wanted), dec_hook=_secret(".".join(keys)))
-        except (msgspec.ValidationError, TypeError) as error:
-            raise self._bad(keys, f"must be {allowed(wanted)}{_instead(raw, wanted)}") from error
-
-    def _from_text(self, text: str, wanted: object, keys: Keys, variable: str) -> object:
-        try:
-            return _parsed(text, wanted, ".".join(keys))
-        except (msgspec.ValidationError, ValueError, TypeError) as error:
+            return f"environment {variable}" if variable else "file", self._converted(value, wanted, keys)
+        except ValueError as error:
             if variable:
                 raise BadInput(f"{variable} must be {allowed(wanted)}", field=variable) from error
-            raise self._bad(keys, f"must be {allowed(wanted)} once its variables are filled in") from error
+            at, kind, found = _culprit(value, wanted, keys)
+            raise self._bad(at, f"{'is missing: it ' if found is UNSET else ''}must be {allowed(kind)}") from error
+
+    def _converted(self, raw: object, wanted: object, keys: Keys) -> object:
+        """Return a value as its type; text may stand for numbers and truth, for a list (commas, JSON) or a mapping."""
+        bare = bare_type(wanted)
+        if isinstance(raw, str) and (get_origin(bare) in (list, tuple, dict) or struct_of(bare)):
+            is_json = raw.strip().startswith(("[", "{"))
+            raw = json.loads(raw) if is_json else [item.strip() for item in raw.split(",") if item.strip()]
+
+        def secret(text: str) -> Secret:
+            self.secrets.append(Secret(text, ".".join(keys)))
+            return self.secrets[-1]
+
+        return _convert(raw, wanted, secret)
+
+    def _filled(self, raw: object, keys: Keys) -> object:
+        """Return a value with `<<NAME>>` replaced by variables; one that is not set stays, and is remarked on."""
+        if isinstance(raw, dict):
+            entries = cast("dict[str, object]", raw).items()
+            return {key: self._filled(each, (*keys, key)) for key, each in entries}
+        if isinstance(raw, list):
+            return [self._filled(each, (*keys, str(at))) for at, each in enumerate(cast("list[object]", raw))]
+
+        def value(found: re.Match[str]) -> str:
+            given = read_variable(self._env, found[1])
+            if given is None:
+                self._note(keys, f"the environment variable {found[1]} is not set")
+            return found[0] if given is None else given
+
+        return _PLACEHOLDER.sub(value, raw) if isinstance(raw, str) else raw
+
+    def _note_unknown(self, raw: object, wanted: object, keys: Keys) -> None:
+        known = [key for key, _, _ in _parts(raw, wanted)]
+        for name in (as_map(raw) or {}).keys() - known if struct_of(wanted) else ():
+            self._note((*keys, name), f"unknown key {'.'.join((*keys, name))}")
+        for key, inner, kind in _parts(raw, wanted):
+            self._note_unknown(inner, kind, (*keys, key))
+
+    def _note(self, keys: Keys, text: str) -> None:
+        self.findings.append(Finding(key=".".join(keys), line=self.file.line(keys), text=text))
 
     def _bad(self, keys: Keys, rule: str) -> BadFile:
         path, dotted, line = str(self.file.path), ".".join(keys), self.file.line(keys)
         return BadFile(f"{path}:{line}: {dotted} {rule}", path=path, line=line, field=dotted)
 
 
-def variable_names(info: FieldInfo, keys: Keys) -> Sequence[str]:
+def _convert(raw: object, wanted: object, secret: Callable[[str], Secret] = Secret) -> object:
+    def decode(kind: type, value: object) -> object:
+        if kind is Secret and isinstance(value, str):
+            return secret(value)
+        raise TypeError(f"not a {kind.__name__}")
+
+    return msgspec.convert(raw, cast("Any", wanted), strict=False, dec_hook=decode)
+
+
+def _culprit(raw: object, wanted: object, keys: Keys) -> tuple[Keys, object, object]:
+    """Return the deepest part of a value that is wrong by itself: its keys, its type, and what it holds."""
+    for key, inner, kind in _parts(raw, wanted):
+        try:
+            _convert(inner, kind)
+        except ValueError:
+            return _culprit(inner, kind, (*keys, key))
+    return keys, wanted, raw
+
+
+def _parts(raw: object, wanted: object) -> Sequence[tuple[str, object, object]]:
+    """Return the parts of a mapping or list with their types; what a struct needs and has not is UNSET."""
+    bare = bare_type(wanted)
+    entries, inner = as_map(raw), struct_of(bare)
+    if entries is not None and inner:
+        fields = [each for each in msgspec.structs.fields(inner) if each.required or each.encode_name in entries]
+        return [(each.encode_name, entries.get(each.encode_name, UNSET), each.type) for each in fields]
+    if entries is not None and get_origin(bare) is dict:
+        return [(key, each, get_args(bare)[1]) for key, each in entries.items()]
+    if isinstance(raw, list) and get_origin(bare) in (list, tuple):
+        return [(str(at), each, get_args(bare)[0]) for at, each in enumerate(cast("list[object]", raw))]
+    return []
+
+
+def _variables(marks: Mapping[str, object], keys: Keys) -> Sequence[str]:
     """Return the environment variables of a field, the one that comes first having the last word."""
-    alias = marks(info.type).get("env", ())
+    alias = marks.get("env", ())
     aliases = (alias,) if isinstance(alias, str) else cast("Sequence[str]", alias)
     return tuple(dict.fromkeys(("HALO_" + re.sub(r"[^A-Z0-9]", "_", "_".join(keys).upper()), *aliases)))
 
 
-def marks(wanted: object) -> Mapping[str, object]:
-    """Return the `extra` marks of an annotated type."""
-    found: dict[str, object] = {}
-    for each in metas(wanted):
-        found.update(each.extra or {})
-    return found
-
-
-def metas(wanted: object) -> Sequence[Meta]:
-    """Return the `Meta`s of an annotated type."""
-    return [each for each in get_args(wanted)[1:] if isinstance(each, Meta)] if get_origin(wanted) is Annotated else []
+def _meta(wanted: object) -> Meta:
+    annotations = get_args(wanted)[1:] if get_origin(wanted) is Annotated else ()
+    return next((each for each in annotations if isinstance(each, Meta)), Meta())
 
 
 def bare_type(wanted: object) -> object:
     """Return a type without annotations and without `| None`."""
     while get_origin(wanted) is Annotated:
         wanted = get_args(wanted)[0]
-    if get_origin(wanted) in (Union, UnionType):
-        rest = [each for each in get_args(wanted) if each is not NoneType]
-        return bare_type(rest[0]) if len(rest) == 1 else wanted
-    return wanted
+    rest = [each for each in get_args(wanted) if each is not NoneType]
+    return bare_type(rest[0]) if get_origin(wanted) in (Union, UnionType) and len(rest) == 1 else wanted
 
 
 def struct_of(wanted: object) -> type[Struct] | None:
@@ -176,69 +249,11 @@ def allowed(wanted: object) -> str:
         return "one of " + ", ".join(map(str, inner))
     if origin in (Union, UnionType):
         return " or ".join(allowed(each) for each in inner)
-    if origin in (list, tuple, set, frozenset):
+    if origin in (list, tuple):
         return f"a list of {allowed(inner[0])}"
     if origin is dict:
         return f"a mapping to {allowed(inner[1])}"
-    words = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Secret: "text (a secret)"}
-    return words.get(cast("type", bare), "a mapping") + "".join(map(_bounds, metas(wanted)))
-
-
-def _bounds(meta: Meta) -> str:
-    low = meta.ge if meta.ge is not None else meta.min_length
-    high = meta.le if meta.le is not None else meta.max_length
-    length = " characters" if meta.min_length is not None or meta.max_length is not None else ""
-    words = [
-        f" from {low} to {high}{length}" if low is not None and high is not None else "",
-        f" of at least {low}{length}" if low is not None and high is None else "",
-        f" of at most {high}{length}" if high is not None and low is None else "",
-        f" above {meta.gt}" if meta.gt is not None else "",
-        f" below {meta.lt}" if meta.lt is not None else "",
-        f" like {meta.pattern}" if meta.pattern else "",
-    ]
-    return "".join(words)
-
-
-def _instead(raw: object, wanted: object) -> str:
-    """Return what was found instead; a secret's text is never shown."""
-    kinds: dict[type, str] = {
-        bool: "true or false",
-        int: "a number",
-        float: "a number",
-        str: "text",
-        dict: "a mapping",
-        list: "a list",
-    }
-    kind = kinds.get(type(raw), f"a {type(raw).__name__}")
-    if is_secret(wanted):
-        return f", not {kind}" + (": put it between quotes" if isinstance(raw, int | float) else "")
-    shown = json.dumps(raw) if isinstance(raw, str | int | float | bool) else kind
-    return f", not {shown}"
-
-
-def _secret(name: str) -> Any:
-    def decode(wanted: type, raw: object) -> object:
-        if wanted is Secret and isinstance(raw, str):
-            return Secret(raw, name)
-        if isinstance(raw, Secret):  # an entry of a mapping or a list, converted on the way down
-            return raw
-        raise TypeError(f"not a {wanted.__name__}")
-
-    return decode
-
-
-def _parsed(text: str, wanted: object, key: str) -> object:
-    """Return the value that a variable's text stands for: lists with commas or as JSON, mappings as JSON."""
-    bare = bare_type(wanted)
-    origin = get_origin(bare)
-    hook = _secret(key)
-    if bare is Secret:
-        return Secret(text, key)
-    if bare is str or (origin in (Union, UnionType) and str in get_args(bare)):
-        return msgspec.convert(text, cast("Any", wanted), dec_hook=hook)
-    if origin in (list, tuple) and not text.lstrip().startswith("["):
-        items = [item.strip() for item in text.split(",") if item.strip()]
-        return msgspec.convert(items, cast("Any", wanted), strict=False, dec_hook=hook)
-    if origin in (list, tuple, dict) or struct_of(wanted):
-        return msgspec.convert(json.loads(text), cast("Any", wanted), dec_hook=hook)
-    return msgspec.convert(text, cast("Any", wanted), strict=False, dec_hook=hook)
+    meta = _meta(wanted)
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Secret: "quoted text"}
+    bounds = [f"{sign} {value}" for name, sign in _BOUNDS.items() if (value := getattr(meta, name)) is not None]
+    return " ".join((words.get(cast("type", bare), "a mapping"), " and ".join(bounds))).strip()
