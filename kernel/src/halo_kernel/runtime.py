@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from . import contracts, hookspecs
 from .clock import SystemClock
 from .contracts import Clock, Database, Storage
 from .data import Data
-from .errors import HaloError, ModelError, PluginFailed, StorageUnavailable
+from .errors import ModelError, PluginFailed, StorageUnavailable
 from .hooks import Hooks
 from .journal import Feed
 from .log import logger
@@ -209,8 +209,8 @@ class Kernel:
         for workspace in await self.workspaces.busy():
             try:
                 await self.sessions.recover(workspace.id)
-            except HaloError as error:
-                logger("runtime").error("workspace not recovered", workspace=workspace.path, error=error.message)
+            except Exception as error:
+                logger("runtime").error("workspace not recovered", workspace=workspace.path, error=str(error))
 
     async def close(self) -> None:
         """Refuse new turns, land running ones for the next boot, end plugins and storage; bounded, and once."""
@@ -220,16 +220,23 @@ class Kernel:
 
     async def _close(self) -> None:
         self.stopping.set()
+        for step in self._last_steps():
+            try:
+                await step()
+            except Exception:
+                logger("runtime").error("the kernel goes on closing over a failure", exc_info=True)
+
+    def _last_steps(self) -> Iterator[Callable[[], Awaitable[None]]]:
         if hasattr(self, "host"):
-            await self.sessions.close(list(self.workspaces.seats.values()), "land")
-            await self.hooks.tell(hookspecs.runtime_stopping, host=self.host)
-            await self.workspaces.close()
-        await self.supervisor.close()
+            yield lambda: self.sessions.close(list(self.workspaces.seats.values()), "land")
+            yield lambda: self.hooks.tell(hookspecs.runtime_stopping, host=self.host)
+            yield self.workspaces.close
+        yield self.supervisor.close
         if hasattr(self, "_models"):
-            await self._models.close()
-        await self.hooks.close()
+            yield self._models.close
+        yield self.hooks.close
         if hasattr(self, "data"):
-            await self.data.close()
+            yield self.data.close
 
     def _folder(self, workspace: str) -> Path:
         return Path(self.workspaces.seats[workspace].workspace.path)

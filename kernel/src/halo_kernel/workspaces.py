@@ -12,6 +12,7 @@ from .data import Data
 from .errors import Conflict, HaloError, NotFound, WorkspaceUnusable
 from .log import logger
 from .records import AgentSpec, WorkspaceInfo
+from .records.storable import storable_text
 from .schema import WORKSPACE
 from .sessions.seat import Seat
 
@@ -176,10 +177,16 @@ class Workspaces:
 
 def _checked(path: Path) -> Path:
     """Return the real path of a directory that can be a workspace. Raises `WorkspaceUnusable`."""
-    real = Path(os.path.realpath(path.expanduser()))
-    if not real.exists():
+    if storable_text(str(path)) != str(path):
+        raise WorkspaceUnusable(f"the workspace {str(path)!r} has a name that is no text", advice="name another folder")
+    try:
+        real = Path(os.path.realpath(os.path.expanduser(path)))
+        exists, folder = os.path.lexists(real), os.path.isdir(real)
+    except OSError as error:
+        raise WorkspaceUnusable(f"the workspace {path} cannot be looked at: {error.strerror}") from error
+    if not exists:
         raise WorkspaceUnusable(f"the workspace {path} does not exist", advice="create the folder, or name another")
-    if not real.is_dir():
+    if not folder:
         raise WorkspaceUnusable(f"the workspace {path} is a file, not a folder", advice="name a folder")
     inner = real / ".halo"
     if not os.access(inner if inner.exists() else real, os.W_OK | os.X_OK):

@@ -76,7 +76,7 @@ class Models:
     async def close(self) -> None:
         """Close every provider; a failing one does not keep the others open."""
         closers = {
-            asyncio.ensure_future(contained(provider.close())): name for name, provider in self._providers.items()
+            asyncio.ensure_future(contained(_closed(provider))): name for name, provider in self._providers.items()
         }
         if closers:
             await asyncio.wait(closers, timeout=_CLOSE_SECONDS)
@@ -86,3 +86,7 @@ class Models:
 
 async def _offers(provider: ModelProvider) -> Sequence[Offer]:
     return [msgspec.convert(msgspec.to_builtins(offer), Offer) for offer in await provider.offers()]
+
+
+async def _closed(provider: ModelProvider) -> None:
+    await provider.close()

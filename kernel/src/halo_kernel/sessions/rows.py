@@ -11,6 +11,7 @@ from ..contracts import Tx
 from ..errors import BadInput, Conflict, NotFound
 from ..journal import append
 from ..records import Access, Event, Principal, SessionCreated, SessionInfo, SessionMoved, WorkspaceInfo
+from ..records.storable import storable_text
 
 MAX_ID = 120
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,119}")
@@ -69,6 +70,8 @@ def move(tx: Tx, session: str, directory: str, *, at: int) -> tuple[Event, ...]:
 
 def check_directory(workspace: WorkspaceInfo, directory: str) -> str:
     """Return `directory` relative to the workspace, '' for all of it. Raises `BadInput` unless it is a folder in it."""
+    if storable_text(directory) != directory:
+        raise BadInput(f"{directory!r} has a name that is no text", field="directory")
     root = os.path.realpath(workspace.path)
     real = os.path.realpath(os.path.join(root, os.path.expanduser(directory)))
     if real != root and not real.startswith(root.rstrip(os.sep) + os.sep):

@@ -1,0 +1,88 @@
+"""Workspaces and the kernel's end: odd paths are refused with a sentence, and a bad plugin keeps nothing open."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from halo_kernel import OPERATOR, BadInput, Host, Incoming, StorageUnavailable, WorkspaceUnusable, hook
+from halo_kernel.testing import ScriptedModel, running_kernel
+
+
+@pytest.mark.parametrize(
+    "path", ["a\0b", "~nobody-of-this-name/x", "x" * 5000, "\ud800", "/" + "y/" * 3000, ""], ids=range(6)
+)
+async def test_a_path_that_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """Whatever is given as a folder, the answer is a typed error that names it, or the folder."""
+    monkeypatch.chdir(tmp_path)
+    async with running_kernel(tmp_path / "home") as kernel:
+        if path == "":
+            assert (await kernel.host.workspaces.open(path)).path == str(tmp_path)
+            return
+        with pytest.raises(WorkspaceUnusable):
+            await kernel.host.workspaces.open(path)
+
+
+@pytest.mark.parametrize("directory", ["a\0b", "x" * 5000, "~nobody-of-this-name", "\ud800", ".."], ids=range(5))
+async def test_a_directory_that_cannot_be_is_refused(tmp_path: Path, directory: str) -> None:
+    """A session's directory that is no folder of the workspace is bad input of that name."""
+    (tmp_path / "w").mkdir()
+    async with running_kernel(tmp_path / "home") as kernel:
+        workspace = await kernel.host.workspaces.open(tmp_path / "w")
+        with pytest.raises(BadInput) as caught:
+            await kernel.host.sessions.create(workspace=workspace.id, principal=OPERATOR, directory=directory)
+        assert caught.value.field == "directory"
+
+
+class Clinging:
+    """Fails when it is told that the kernel stops."""
+
+    @hook
+    async def runtime_stopping(self, host: Host) -> None:
+        raise RuntimeError("never")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no"), SystemExit(1), asyncio.CancelledError()], ids=str)
+async def test_a_provider_that_fails_to_close_keeps_nothing_open(tmp_path: Path, error: BaseException) -> None:
+    """Whatever plugins do at the end, databases are closed and leases free."""
+
+    class Stuck(ScriptedModel):
+        def close(self) -> None:  # type: ignore[override]
+            raise error
+
+    async with running_kernel(tmp_path / "home", model=Stuck(), extra={"clinging": Clinging()}) as kernel:
+        (tmp_path / "w").mkdir()
+        workspace = await kernel.host.workspaces.open(tmp_path / "w")
+        session = await kernel.host.sessions.create(workspace=workspace.id, principal=OPERATOR)
+        await session.prompt(Incoming(text="go")).result
+    with pytest.raises(StorageUnavailable):
+        await session.output()
+    members = tmp_path / "w" / ".halo" / "halo.db.members"
+    assert not [each for each in members.iterdir() if not each.name.startswith(".")]
+
+
+async def test_a_workspace_that_cannot_be_recovered_keeps_no_other_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever keeps one busy workspace from opening, the others are recovered."""
+    model = ScriptedModel()
+    async with running_kernel(tmp_path / "home", model=model) as kernel:
+        names: list[str] = []
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            names.append((await kernel.host.workspaces.open(tmp_path / name)).id)
+            await kernel.workspaces.seats[names[-1]].mark_busy()
+        recovered: list[str] = []
+        recover = kernel.sessions.recover
+
+        async def one(workspace: str) -> int:
+            recovered.append(workspace)
+            if len(recovered) == 1:
+                raise OSError("disk gone")
+            return await recover(workspace)
+
+        monkeypatch.setattr(kernel.sessions, "recover", one)
+        await kernel.recover()
+        assert sorted(recovered) == sorted(names)
