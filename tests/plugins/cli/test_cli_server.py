@@ -6,15 +6,16 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from halo_cli import init, sessions, status, stop, up
+from halo_cli import init, run, sessions, status, stop, up
 from halo_cli.launch import ServerFailed, end, start, wait
 from halo_cli.terminal import model_line
-from halo_kernel import HaloError, default_home, find_server
+from halo_kernel import HaloError, NotFound, default_home, find_server
 
 
 @pytest.fixture
@@ -102,6 +103,18 @@ def test_a_workspace_is_made_and_its_sessions_are_listed(
     assert sessions.command(["-w", str(tmp_path / "new" / "folder")]) == 0
     told = capsys.readouterr()
     assert (told.out, told.err) == ("", "No sessions found.\n")
+
+
+def test_a_command_s_own_kernel_has_the_plugins_that_are_wanted(
+    home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """HALO_PLUGINS holds for a kernel that a command brings up: here for one without any agent."""
+    monkeypatch.setenv("HALO_PLUGINS", "api")
+    with (tmp_path / "empty").open("w+") as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        with pytest.raises(NotFound) as failed:
+            run.command(["hello"])
+    assert "no agent" in failed.value.message and "halo-workspace" in failed.value.advice
 
 
 def test_up_ends_the_server_that_is_of_no_use(home: Path, tmp_path: Path) -> None:

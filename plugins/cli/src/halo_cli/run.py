@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from halo_kernel import BadInput, Client, HaloError, connect
+from halo_kernel import BadInput, Client, HaloError, connect, wanted_plugins
 
 from .follow import Reply, follow
 from .signals import Signalled, signals
@@ -29,7 +30,7 @@ def command(argv: Sequence[str]) -> int:
 
 
 def _run(options: argparse.Namespace, text: str) -> int:
-    with connect(local=options.local) as client:
+    with connect(local=options.local, only=wanted_plugins(os.environ)) as client:
         path, name = "", ""
         try:
             path, name = _session(client, options)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from datetime import datetime
 
-from halo_kernel import connect
+from halo_kernel import connect, wanted_plugins
 
 from .terminal import note
 from .workspaces import choose_folder, open_workspace, session_path
@@ -19,7 +20,7 @@ def command(argv: Sequence[str]) -> int:
     )
     parser.add_argument("-w", "--workspace", metavar="DIR", help="folder of the workspace (default: the current one)")
     options = parser.parse_args(list(argv))
-    with connect() as client:
+    with connect(only=wanted_plugins(os.environ)) as client:
         workspace, _ = open_workspace(client, choose_folder(options.workspace))
         rows = client.get(f"{session_path(workspace)}?limit=200")["sessions"]
     for row in rows:
