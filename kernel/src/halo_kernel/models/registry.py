@@ -14,6 +14,7 @@ from ..supervisor import contained, end_task
 
 _PROBE_SECONDS = 3.0
 _CLOSE_SECONDS = 5.0
+_FRESH_SECONDS = 2.0
 _ADVICE = "set OPENAI_API_KEY, start a local server such as Ollama, or install halo-offline"
 
 
@@ -23,6 +24,7 @@ class Models:
     def __init__(self, providers: Sequence[tuple[str, ModelProvider]], *, default: str = "") -> None:
         self._providers = {provider.name: provider for _, provider in providers}
         self._default = default
+        self._known: dict[str, tuple[float, Sequence[Offer]]] = {}
 
     def provider(self, model: str) -> ModelProvider:
         """Return the provider of `<provider>/<id>`. Raises `ModelError` of kind `none`."""
@@ -39,6 +41,15 @@ class Models:
         return sorted(offers, key=lambda offer: (not offer.ready, offer.rank))
 
     async def _ask(self, name: str, provider: ModelProvider) -> Sequence[Offer]:
+        """Return what a provider offers; for two seconds its last word holds, so that turns do not ask again."""
+        now = asyncio.get_running_loop().time()
+        asked, offers = self._known.get(name, (0.0, ()))
+        if not asked or now - asked > _FRESH_SECONDS:
+            offers = await self._probe(name, provider)
+            self._known[name] = (now, offers)
+        return offers
+
+    async def _probe(self, name: str, provider: ModelProvider) -> Sequence[Offer]:
         task = asyncio.ensure_future(contained(_offers(provider)))
         try:
             await asyncio.wait({task}, timeout=_PROBE_SECONDS)

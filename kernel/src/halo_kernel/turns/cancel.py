@@ -23,23 +23,24 @@ class CancelToken:
     """Whether and why something should stop. The first reason wins, but landing overrides it."""
 
     def __init__(self) -> None:
-        self._event = asyncio.Event()
+        self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.reason: Reason = "cancelled"
 
     @property
     def requested(self) -> bool:
         """Whether a stop was asked for."""
-        return self._event.is_set()
+        return self.stopped.done()
 
     def request(self, reason: Reason) -> None:
         """Ask for a stop."""
         if not self.requested or reason == "landed":
             self.reason = reason
-        self._event.set()
+        if not self.requested:
+            self.stopped.set_result(None)
 
     async def wait(self) -> None:
         """Return when a stop is asked for."""
-        await self._event.wait()
+        await asyncio.shield(self.stopped)
 
     def check(self) -> None:
         """Raise `Stopped` when a stop was asked for."""
@@ -57,9 +58,9 @@ async def run_stoppable(work: Coroutine[Any, Any, T], token: CancelToken, *, nam
         work.close()
         raise Stopped
     task = asyncio.ensure_future(contained(work))
-    waiter = asyncio.ensure_future(token.wait())
     try:
-        await asyncio.wait({task, waiter}, return_when=asyncio.FIRST_COMPLETED)
+        waits: set[asyncio.Future[Any]] = {task, token.stopped}
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         if not task.done() and grace:
             await asyncio.wait({task}, timeout=grace)
         if task.cancelled():
@@ -67,6 +68,5 @@ async def run_stoppable(work: Coroutine[Any, Any, T], token: CancelToken, *, nam
         if task.done():
             return task.result()
     finally:
-        waiter.cancel()
         await end_task(task, name=name, within=DEAF_SECONDS)
     raise Stopped
