@@ -136,7 +136,7 @@ async def test_only_the_operator_makes_links(browser: httpx.AsyncClient) -> None
 
 async def test_a_kernel_in_a_command_makes_no_links(kernel: Kernel) -> None:
     """No browser reaches a private socket, so there is no link to it."""
-    face = front(kernel, url="")
+    face = front(kernel, url="unix:/nowhere")
     transport = httpx.ASGITransport(face.app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         answer = await client.post("/api/auth/link", json={}, headers=face.headers)

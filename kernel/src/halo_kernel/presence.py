@@ -31,6 +31,11 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     started: int
 
+    @property
+    def is_private(self) -> bool:
+        """Whether no browser can reach it, only the process that it runs in."""
+        return self.url.startswith("unix:")
+
 
 def read_presence(home: Path) -> Presence | None:
     """Return what the last server of this home wrote, or None; it may have died since."""

@@ -14,7 +14,7 @@ import msgspec
 from ..errors import Stopping
 from ..presence import Presence, is_served, read_presence
 from ..secrets import default_home
-from .wire import read, read_events, rebuild, send
+from .wire import gone, read, read_events, rebuild, send
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Mapping
@@ -76,9 +76,8 @@ class Client:
                     yield event
                 return
             except Stopping:
-                if self.embedded:
+                if self.embedded or not _is_ready(self.home, RECONNECT_SECONDS):
                     raise
-                self._await_server()
 
     def close(self) -> None:
         """End the kernel, if it runs in this process."""
@@ -98,7 +97,7 @@ class Client:
                 read(response)
             for event in read_events(iter(partial(response.read1, 65_536), b"")):
                 if event.event == "shutdown":
-                    raise Stopping("The server has stopped.", advice="Start it with `halo up`.")
+                    raise gone()
                 if event.event == "error":
                     raise rebuild(event.data)
                 yield event
@@ -120,13 +119,6 @@ class Client:
         if server is None:
             raise Stopping(f"No server of the home {self.home} is running.", advice="Start it with `halo up`.")
         return server
-
-    def _await_server(self) -> None:
-        deadline = time.monotonic() + RECONNECT_SECONDS
-        while not _is_ready(self.home):
-            if time.monotonic() >= deadline:
-                raise Stopping("The server has stopped.", advice="Start it with `halo up`.")
-            time.sleep(_STEP)
 
 
 def connect(
@@ -159,13 +151,16 @@ def find_server(home: Path | None = None) -> Client | None:
     return Client(home) if _is_ready(home) else None
 
 
-def _is_ready(home: Path) -> bool:
-    """Tell whether the home has a server; wait for one that is only starting, or stopping. Raises `Stopping`."""
-    deadline = time.monotonic() + START_SECONDS
-    while is_served(home):
-        if read_presence(home) is not None:
+def _is_ready(home: Path, patience: float = 0.0) -> bool:
+    """Tell whether the home has a server; wait for one that is starting or stopping, or `patience` s for one to start.
+
+    Raises `Stopping` for one that takes too long.
+    """
+    began = time.monotonic()
+    while (served := is_served(home)) or time.monotonic() < began + patience:
+        if served and read_presence(home) is not None:
             return True
-        if time.monotonic() >= deadline:
+        if time.monotonic() >= began + START_SECONDS:
             raise Stopping(
                 f"A server of the home {home} is running, but it does not answer.",
                 advice="Look at `halo logs`, or stop it.",

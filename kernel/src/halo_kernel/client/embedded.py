@@ -11,12 +11,11 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__
-from ..presence import Presence
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
     from pathlib import Path
+
+    from ..presence import Presence
 
     _Up = Future[tuple[Presence, Callable[[], None]]]
 
@@ -57,8 +56,7 @@ def _run(work: Coroutine[Any, Any, None], up: _Up) -> None:
 
 
 async def _live(home: Path, path: str, options: dict[str, Any], up: _Up) -> None:
-    from ..credentials import make_credentials
-    from ..http import make_app
+    from ..http import make_face
     from ..runtime import Kernel
     from ..server.listening import hush, serving
 
@@ -70,19 +68,12 @@ async def _live(home: Path, path: str, options: dict[str, Any], up: _Up) -> None
             loop.call_soon_threadsafe(kernel.stopping.set)
 
     try:
-        credentials = make_credentials(home, kernel.clock)
-        presence = Presence(
-            url=f"unix:{path}",
-            token=credentials.token,
-            pid=os.getpid(),
-            version=__version__,
-            started=kernel.clock.now(),
-        )
+        face = make_face(kernel, url=f"unix:{path}")
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.bind(path)
         sock.listen()
-        async with serving(make_app(kernel, credentials, embedded=True), sock, stopping=kernel.stopping):
-            up.set_result((presence, stop))
+        async with serving(face.app, sock, stopping=kernel.stopping):
+            up.set_result((face.presence, stop))
             await kernel.stopping.wait()
     finally:
         loop.set_exception_handler(hush)

@@ -56,7 +56,7 @@ def send(
         return connection.getresponse()
     except (OSError, HTTPException) as error:
         connection.close()
-        raise _gone() from error
+        raise gone() from error
 
 
 def read(response: HTTPResponse) -> object:
@@ -67,7 +67,7 @@ def read(response: HTTPResponse) -> object:
     try:
         raw = response.read()
     except (OSError, HTTPException) as error:
-        raise _gone() from error
+        raise gone() from error
     value: object = raw.decode("utf-8", "replace") if raw else None
     if response.headers.get_content_type() == "application/json":
         with suppress(msgspec.DecodeError):
@@ -93,7 +93,7 @@ def read_events(chunks: Iterable[bytes]) -> Generator[ServerEvent]:
                     yield ServerEvent(event=fields["event"], data=data, id=fields.get("id"))
                     fields = {}
     except (OSError, HTTPException) as error:
-        raise _gone() from error
+        raise gone() from error
 
 
 def rebuild(told: object) -> HaloError:
@@ -110,5 +110,6 @@ def rebuild(told: object) -> HaloError:
         return HaloError(message)
 
 
-def _gone() -> Stopping:
-    return Stopping("The server went away before it had answered.", advice="See `halo status`.")
+def gone() -> Stopping:
+    """Return the error for a server that went away in the middle."""
+    return Stopping("The server went away.", advice="If it does not come back, start it with `halo up`.")

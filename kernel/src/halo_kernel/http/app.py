@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from starlette.requests import HTTPConnection, Request
@@ -12,14 +13,16 @@ from starlette.routing import Route as Mapped
 from starlette.routing import Router
 
 from .. import __version__
+from ..credentials import make_credentials
 from ..errors import HaloError, NotFound
+from ..presence import Presence
 from ..records import Reply
 from .bodies import Body
 from .failures import failure, shape
 from .gate import Gate
 from .origins import PREFLIGHT
 from .replies import as_response
-from .system import About, System
+from .system import System
 from .visits import Visit
 
 if TYPE_CHECKING:
@@ -35,25 +38,28 @@ if TYPE_CHECKING:
 _PARAMETER = re.compile(r"\{[^}]*\}")
 
 
-def make_app(
-    kernel: Kernel, credentials: Credentials, *, host: str = "127.0.0.1", url: str = "", embedded: bool = False
-) -> ASGIApp:
-    """Return the ASGI application of a kernel; `host` is what it listens on, `url` what a browser reaches it by."""
-    about = About(
-        version=__version__,
-        home=str(kernel.home),
-        pid=os.getpid(),
-        started=kernel.clock.now(),
-        url=url,
-        embedded=embedded,
+@dataclass(frozen=True, kw_only=True)
+class Face:
+    """What a kernel shows: its application, the credentials that this checks, and where it is found."""
+
+    app: ASGIApp
+    credentials: Credentials
+    presence: Presence
+
+
+def make_face(kernel: Kernel, *, url: str, host: str = "127.0.0.1") -> Face:
+    """Return a kernel's face; `url` is what it is reached by, `host` what its socket listens on."""
+    credentials = make_credentials(kernel.home, kernel.clock)
+    presence = Presence(
+        url=url, token=credentials.token, pid=os.getpid(), version=__version__, started=kernel.clock.now()
     )
-    system = System(kernel=kernel, links=credentials.links, about=about)
     gate = Gate(kernel=kernel, credentials=credentials, bound=host)
     by_path: dict[str, dict[str, Route]] = defaultdict(dict)
-    for _, route in system.routes:
+    for _, route in System(kernel=kernel, links=credentials.links, presence=presence).routes:
         by_path[route.path][route.method.upper()] = route
     mapped = [Mapped(path, Endpoint(by_path[path], gate)) for path in sorted(by_path, key=_vagueness)]
-    return Router(mapped, default=Nowhere(gate), redirect_slashes=False)
+    app = Router(mapped, default=Nowhere(gate), redirect_slashes=False)
+    return Face(app=app, credentials=credentials, presence=presence)
 
 
 def _vagueness(path: str) -> list[tuple[int, str]]:

@@ -68,8 +68,10 @@ class Gate:
 
     @asynccontextmanager
     async def attempt(self, bucket: str | None, address: str) -> AsyncGenerator[None]:
-        """Count what a handler that checks credentials raises. One address has one attempt at a time, or a burst of
-        guesses would keep the server busy before the first of them was counted."""
+        """Count what a handler that checks credentials raises.
+
+        One address has one attempt at a time: a burst of guesses is refused without keeping the server busy.
+        """
         if bucket is None:
             yield
             return

@@ -79,7 +79,9 @@ class Origins:
         if address is not None and (address.is_loopback or bound is None or not bound.is_loopback):
             return True  # no DNS name, so nothing can be rebound
         names = [self.bound.lower(), *(allowed.lower() for allowed in self.server.allowed_hosts)]
-        return any(each in ("*", name) or (each.startswith(".") and name.endswith(each)) for each in names)
+        return bool(name) and any(
+            each in ("*", name) or (each.startswith(".") and name.endswith(each)) for each in names
+        )
 
     def _is_foreign(self, headers: Mapping[str, str], scheme: str) -> bool:
         origin = headers.get("origin")

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
-from msgspec import Struct, convert, structs
+from msgspec import Struct, convert
 
 from ..credentials import LINK_LIFE
 from ..errors import BadInput, Conflict, NotFound, PluginFailed, Unauthorized
@@ -20,20 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..credentials import Links
+    from ..presence import Presence
     from ..runtime import Kernel
 
 _LOCAL_PATH = re.compile(r"/(?![/\\])[^\x00-\x1f\\]*")
-
-
-class About(Struct, frozen=True, kw_only=True):
-    """What a server says about itself; `url` is empty where no browser can reach it. `started` is in UTC ms."""
-
-    version: str
-    url: str
-    home: str
-    pid: int
-    started: int
-    embedded: bool
 
 
 class PluginStatus(Struct, frozen=True, kw_only=True):
@@ -46,10 +36,16 @@ class PluginStatus(Struct, frozen=True, kw_only=True):
     advice: str
 
 
-class ServerStatus(About, frozen=True, kw_only=True):
-    """The server, for its operator. `uptime` is in seconds."""
+class ServerStatus(Struct, frozen=True, kw_only=True):
+    """The server, for its operator; `embedded` in a command. `started` is in UTC milliseconds, `uptime` in seconds."""
 
+    version: str
+    url: str
+    home: str
+    pid: int
+    started: int
     uptime: float
+    embedded: bool
     plugins: tuple[PluginStatus, ...]
 
 
@@ -95,18 +91,18 @@ class System:
 
     kernel: Kernel
     links: Links
-    about: About
+    presence: Presence
 
     @cached_property
     def routes(self) -> Sequence[tuple[str, Route]]:
         """All routes: the kernel's own, then the plugins'; one that claims a path of the kernel's is left out."""
-        own = {(route.method, route.path): ("kernel", route) for route in self._own()}
+        own = {_claim(route): ("kernel", route) for route in self._own()}
         for plugin, route in self.kernel.routes:
-            if (route.method, route.path) in own:
+            if _claim(route) in own:
                 fault = f"{route.method} {route.path} is claimed by {plugin} and the kernel, which answers it"
                 self.kernel.plugins.degrade(PluginFailed(fault, plugin=plugin, hook="provide_routes"))
                 logger("http").error("route claimed twice", method=route.method, path=route.path, plugin=plugin)
-        return [*own.values(), *(each for each in self.kernel.routes if (each[1].method, each[1].path) not in own)]
+        return [*own.values(), *(each for each in self.kernel.routes if _claim(each[1]) not in own)]
 
     def _own(self) -> Sequence[Route]:
         get, post = partial(Route, method="GET"), partial(Route, method="POST")
@@ -135,12 +131,22 @@ class System:
 
     async def health(self, exchange: Exchange) -> Health:
         """Answer that the server runs; for load balancers and for finding out whose port this is."""
-        return Health(status="ok", version=self.about.version, pid=self.about.pid, uptime=self._uptime())
+        mine = self.presence
+        return Health(status="ok", version=mine.version, pid=mine.pid, uptime=self._uptime())
 
     async def server(self, exchange: Exchange) -> ServerStatus:
         """Describe the server and its plugins."""
-        plugins = [convert(row, PluginStatus, from_attributes=True) for row in self.kernel.plugins.list()]
-        return ServerStatus(**structs.asdict(self.about), uptime=self._uptime(), plugins=tuple(plugins))
+        mine, plugins = self.presence, self.kernel.plugins.list()
+        return ServerStatus(
+            version=mine.version,
+            url=mine.url,
+            home=str(self.kernel.home),
+            pid=mine.pid,
+            started=mine.started,
+            uptime=self._uptime(),
+            embedded=mine.is_private,
+            plugins=tuple(convert(plugin, PluginStatus, from_attributes=True) for plugin in plugins),
+        )
 
     async def stop(self, exchange: Exchange) -> Stopped:
         """Begin to stop."""
@@ -156,18 +162,18 @@ class System:
         """Describe all routes."""
         from ..openapi import describe
 
-        return describe(self.routes, version=self.about.version)
+        return describe(self.routes, version=self.presence.version)
 
     async def make_link(self, exchange: Exchange) -> LinkMade:
         """Make a link to a path of this server, under the name that the request was sent to."""
         wanted = cast("LinkWanted", exchange.body)
         if not _LOCAL_PATH.fullmatch(wanted.next):
             raise BadInput("next: must be a path of this server that begins with one '/'.", field="next")
-        if not self.about.url:
+        if self.presence.is_private:
             raise Conflict(
                 "No browser can reach a kernel that runs inside a command.", advice="Start the server with `halo up`."
             )
-        base = f"{urlsplit(self.about.url).scheme}://{exchange.raw.headers['host']}{self._server.root_path}"
+        base = f"{urlsplit(self.presence.url).scheme}://{exchange.raw.headers['host']}{self._server.root_path}"
         return LinkMade(url=f"{base}/auth/link?token={self.links.make(wanted.next)}")
 
     async def follow_link(self, exchange: Exchange) -> Reply:
@@ -202,4 +208,8 @@ class System:
         return self.kernel.settings.of(ServerSettings)
 
     def _uptime(self) -> float:
-        return max(0, self.kernel.clock.now() - self.about.started) / 1000
+        return max(0, self.kernel.clock.now() - self.presence.started) / 1000
+
+
+def _claim(route: Route) -> tuple[str, str]:
+    return route.method.upper(), route.path

@@ -6,8 +6,6 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from starlette.requests import Request
-
 from ..credentials import COOKIE, COOKIE_LIFE
 from ..errors import HaloError, Stopping
 from ..records import Exchange, Reply, Stream
@@ -17,11 +15,11 @@ from .replies import as_response
 from .streams import EventStream, is_cancelled
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
     from starlette.responses import Response
 
     from ..records import Principal, Route
     from .gate import Gate
-    from .origins import Origins
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,22 +33,22 @@ class Visit:
 
     async def respond(self) -> Response:
         """Return the response, of a failure too; only a cancel that somebody asked for is raised."""
-        origins = self.gate.origins
         try:
-            response = await self._answer(origins)
+            response = await self._answer()
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             # asyncio would pass `SystemExit` on and end the server.
             if isinstance(error, asyncio.CancelledError) and is_cancelled():
                 raise
             response = as_response(failure(self._known(error), self.request))
-        response.headers.update(origins.cors(self.request.headers.get("origin"), scheme=self.route.auth))
+        origin = self.request.headers.get("origin")
+        response.headers.update(self.gate.origins.cors(origin, scheme=self.route.auth))
         return response
 
-    async def _answer(self, origins: Origins) -> Response:
+    async def _answer(self) -> Response:
         request, route, gate = self.request, self.route, self.gate
         if gate.kernel.stopping.is_set():
             raise Stopping("The server is shutting down.", advice="Try again when it runs again.")
-        origins.check(request.method, request.headers, scheme=route.auth)
+        gate.origins.check(request.method, request.headers, scheme=route.auth)
         address = gate.address(request)
         principal, is_old = await gate.caller(request, route, address)
         exchange = Exchange(

@@ -10,12 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..credentials import make_credentials
 from ..errors import BadInput
 from ..hookspecs import runtime_started
-from ..http import make_app
+from ..http import make_face
 from ..log import configure, reset
-from ..presence import Presence, published, sole_server
+from ..presence import published, sole_server
 from ..runtime import Kernel
 from ..secrets import ensure_home
 from ..settings import LoadedSettings, LogSettings, ServerSettings, load_kernel_settings
@@ -108,17 +107,13 @@ class _Life:
         """Serve until something stops the server; streams and connections have ended when it returns."""
         _log_to_file(kernel.settings)  # again: the plugins' secrets are known now
         settings = kernel.settings.of(ServerSettings)
-        url, credentials = url_of(self.sock), make_credentials(kernel.home, kernel.clock)
-        app = make_app(kernel, credentials, host=self.host, url=url)
-        presence = Presence(
-            url=url, token=credentials.token, pid=os.getpid(), version=__version__, started=kernel.clock.now()
-        )
-        async with serving(app, self.sock, stopping=kernel.stopping, root_path=settings.root_path) as server:
+        face = make_face(kernel, url=url_of(self.sock), host=self.host)
+        async with serving(face.app, self.sock, stopping=kernel.stopping, root_path=settings.root_path) as server:
             try:
-                with published(self.home, presence):
+                with published(self.home, face.presence):
                     kernel.host.spawn("recovery", kernel.recover())
                     kernel.hooks.notify(runtime_started, host=kernel.host)
-                    self._announce(url, has_password=settings.password is not None)
+                    self._announce(face.presence.url, has_password=settings.password is not None)
                     asked = asyncio.create_task(kernel.stopping.wait(), name="server.stop")
                     await asyncio.wait({server, asked, *ends}, return_when=asyncio.FIRST_COMPLETED)
             finally:

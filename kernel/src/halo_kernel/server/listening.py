@@ -14,7 +14,7 @@ from ..errors import BadInput, Conflict
 from ..log import logger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Coroutine
+    from collections.abc import AsyncGenerator, Callable, Coroutine
 
     from starlette.types import ASGIApp
 
@@ -75,17 +75,13 @@ async def serving(
     config = Config()
     config.bind = [f"fd://{sock.detach()}"]
     config.errorlog = log
-    config.accesslog = None
     config.include_server_header = False
     config.graceful_timeout = END_SECONDS / 2
     config.keep_alive_timeout = 30.0
     config.websocket_ping_interval = 20.0
-    config.h11_max_incomplete_size = 64 * 1024
     config.root_path = root_path
-    forever: Coroutine[Any, Any, None] = cast("Any", hypercorn.asyncio).serve(
-        app, config, shutdown_trigger=stopping.wait
-    )
-    server = asyncio.create_task(forever, name="http.server")
+    serve: Callable[..., Coroutine[Any, Any, None]] = cast("Any", hypercorn.asyncio).serve
+    server = asyncio.create_task(serve(app, config, shutdown_trigger=stopping.wait), name="http.server")
     try:
         yield server
     finally:

@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..credentials import make_credentials
-from ..http import make_app
+from ..http import make_face
 from ..server import bind, serving, url_of
 
 if TYPE_CHECKING:
@@ -35,9 +34,8 @@ class Front:
 
 def front(kernel: Kernel, *, url: str = "http://localhost:9527", host: str = "127.0.0.1") -> Front:
     """Return a kernel's application, for a client that calls it in this process."""
-    credentials = make_credentials(kernel.home, kernel.clock)
-    app = make_app(kernel, credentials, host=host, url=url)
-    return Front(app=app, token=credentials.token, credentials=credentials, url=url)
+    face = make_face(kernel, url=url, host=host)
+    return Front(app=face.app, token=face.presence.token, credentials=face.credentials, url=url)
 
 
 @asynccontextmanager
