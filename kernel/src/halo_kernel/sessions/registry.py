@@ -45,7 +45,7 @@ class Sessions:
         rows.check_id(session)
         place = None if directory is None else rows.check_directory(seat.workspace, directory)
         try:
-            await seat.database.read(lambda tx: rows.find(tx, session, workspace=seat.workspace, principal=principal))
+            await self._find(seat, session, principal)
         except NotFound:
             if not create:
                 raise
@@ -55,6 +55,12 @@ class Sessions:
         if place is not None and place != live.info.directory:
             await live.move(place)
         return live
+
+    async def _find(self, seat: Seat, session: str, principal: Principal) -> None:
+        """Raise `NotFound` unless the session is the principal's; one in memory is known without asking."""
+        live = seat.sessions.get(session)
+        if live is None or live.info.principal != principal.name:
+            await seat.database.read(lambda tx: rows.find(tx, session, workspace=seat.workspace, principal=principal))
 
     async def create(
         self,

@@ -7,10 +7,22 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..contracts import Tx
 from ..errors import BadInput, Conflict, NotFound
 from ..journal import append
-from ..records import Access, Event, Principal, SessionCreated, SessionInfo, SessionMoved, WorkspaceInfo
+from ..records import (
+    Access,
+    Event,
+    Principal,
+    SessionCreated,
+    SessionInfo,
+    SessionMoved,
+    SessionTitled,
+    UsageRecorded,
+    WorkspaceInfo,
+)
 from ..records.storable import storable_text
 
 MAX_ID = 120
@@ -102,6 +114,18 @@ def newest(
         (principal.name, before if before is not None else 1 << 62, limit),
     )
     return [_info(row, workspace) for row in rows]
+
+
+def after(info: SessionInfo, event: Event) -> SessionInfo:
+    """Return what lists show after `event`."""
+    match event.body:
+        case SessionTitled(title=title):
+            info = replace(info, title=title)
+        case UsageRecorded(model=model):
+            info = replace(info, model=model)
+        case _:
+            pass
+    return replace(info, head=event.seq, updated_at=event.at)
 
 
 def _info(row: tuple[Any, ...], workspace: WorkspaceInfo) -> SessionInfo:

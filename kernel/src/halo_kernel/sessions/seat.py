@@ -17,7 +17,7 @@ from ..hooks import Hooks
 from ..journal import Feed
 from ..log import logger
 from ..models import Models
-from ..records import AgentSpec, ToolSpec, WorkspaceInfo
+from ..records import AgentSpec, Event, ToolSpec, WorkspaceInfo
 from ..turns import Desk, Limits
 
 if TYPE_CHECKING:
@@ -53,7 +53,15 @@ class Seat:
         self._stamped = max(self.clock.now(), self._stamped + 1)
         return self._stamped
 
-    async def desk(self, session: LiveSession, lease: Lease, history: History, stirred: asyncio.Event) -> Desk:
+    async def desk(
+        self,
+        session: LiveSession,
+        lease: Lease,
+        history: History,
+        stirred: asyncio.Event,
+        *,
+        told: Callable[[Event], None],
+    ) -> Desk:
         """Return what the turns of `session` work with."""
         return Desk(
             session=session,
@@ -68,6 +76,7 @@ class Seat:
             limits=self.limits,
             boot=self.boot,
             stirred=stirred,
+            told=told,
         )
 
     async def _tools(self, session: LiveSession) -> dict[str, Tool]:

@@ -33,7 +33,7 @@ from ..records.storable import storable_text
 from ..recovery import is_cut, recover_tree
 from ..turns import Desk, Turn
 from .prompts import PromptHandle
-from .rows import find, move
+from .rows import after, find, move
 from .seat import Seat
 
 T = TypeVar("T")
@@ -208,18 +208,23 @@ class LiveSession:
         """Run turns until nothing waits that this process may run."""
         while not self._seat.stopping.is_set():
             self._stirred.clear()
-            batch, cut = await self._seat.database.read(self._owed)
+            batch, rest, cut = await self._seat.database.read(self._owed)
             if self._closing is not None or not (batch or cut):
                 break
-            if not await (self._sit_down() if self._desk is None else self._take_turn(self._desk, batch)):
+            desk = self._desk
+            if not await (self._sit_down() if desk is None else self._take_turn(desk, batch)):
+                break
+            if desk is not None and not rest and not self._stirred.is_set():
                 break
         await self._settle_elsewhere()
 
-    def _owed(self, tx: Tx) -> tuple[list[Waiting], bool]:
-        """Return what the next turn answers, and whether an earlier one was left without its end."""
+    def _owed(self, tx: Tx) -> tuple[list[Waiting], bool, bool]:
+        """Return what the next turn answers, whether more waits, and whether an earlier turn has no end."""
         info = self._info
         cut = self._desk is None and is_cut(tx, info.root, session=info.id, boot=self._seat.boot)
-        return next_batch(waiting(tx, info.id)), cut
+        rows = waiting(tx, info.id)
+        batch = next_batch(rows)
+        return batch, len(rows) > len(batch), cut
 
     async def _take_turn(self, desk: Desk, batch: list[Waiting]) -> bool:
         """Run one turn and settle its handles; false when it was landed for a shutdown."""
@@ -229,11 +234,10 @@ class LiveSession:
         finally:
             self._turn = None
         self._digest = turn.context_digest
-        try:
-            await self._refresh()
-        finally:
-            if result is not None:
-                self._finish(turn, result)
+        if result is None:
+            self._stirred.set()  # a row was settled under its hands: look again
+        else:
+            self._finish(turn, result)
         return not (turn.token.requested and turn.token.reason == "landed")
 
     def _finish(self, turn: Turn, result: TurnResult) -> None:
@@ -259,8 +263,11 @@ class LiveSession:
             self.doze()
             return False
         events = await seat.database.read(lambda tx: read(tx, info.id))
-        self._desk = await seat.desk(self, lease, history_of(events), self._stirred)
+        self._desk = await seat.desk(self, lease, history_of(events), self._stirred, told=self._told)
         return True
+
+    def _told(self, event: Event) -> None:
+        self._info = after(self._info, event)
 
     def _retry_later(self) -> None:
         """Look again in a second: nothing tells us when another process dies or a disk has room."""
@@ -375,4 +382,6 @@ class LiveSession:
         session, at = self._info.id, self._seat.clock.now()
         events = await self._seat.database.write(lambda tx: append(tx, session, bodies, at=at))
         self._seat.feed.publish(events)
+        for event in events:
+            self._told(event)
         return events

@@ -26,7 +26,10 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Desk:
-    """Everything a turn needs of its session. `stirred` is set whenever something new may wait in the inbox."""
+    """Everything a turn needs of its session.
+
+    `stirred` is set whenever something new may wait in the inbox; `told` gets every event after its commit.
+    """
 
     session: Session
     database: Database
@@ -40,6 +43,7 @@ class Desk:
     limits: Limits
     boot: str
     stirred: asyncio.Event
+    told: Callable[[Event], None]
 
     async def commit(self, fn: Callable[[Tx], tuple[Event, ...]]) -> tuple[Event, ...]:
         """Write under the lease, fold what was written into the history, and tell followers.
@@ -66,4 +70,5 @@ class Desk:
     def _tell(self, events: tuple[Event, ...]) -> None:
         for event in events:
             self.history.apply(event)
+            self.told(event)
         self.feed.publish(events)
