@@ -102,7 +102,7 @@ class Probe:
             Route(method="GET", path="/api/defect", handler=self.defect, summary="", auth="public"),
             Route(method="GET", path="/api/quits", handler=self.quits, summary="", auth="public"),
             Route(method="GET", path="/api/cancels", handler=self.cancels, summary="", auth="public"),
-            Route(method="GET", path="/api/health", handler=self.defect, summary="", auth="public"),
+            Route(method="get", path="/api/health", handler=self.defect, summary="", auth="public"),
             Route(method="GET", path="/api/unsayable", handler=self.unsayable, summary="", auth="public"),
             Route(method="GET", path="/api/text", handler=self.text, summary="", auth="public"),
             Route(method="GET", path="/api/nothing", handler=self.nothing, summary="", auth="public"),
@@ -540,7 +540,7 @@ async def test_the_kernels_own_paths_are_its_own(
     rows = (await client.get("/api/server", headers=face.headers)).json()["plugins"]
     probe = next(row for row in rows if row["name"] == "probe")
     assert probe["state"] == "degraded"
-    assert "GET /api/health is claimed by probe and the kernel" in probe["reason"]
+    assert "/api/health is claimed by probe and the kernel" in probe["reason"]
     assert any("route claimed twice" in str(record.msg) for record in caplog.get_records("setup"))
     described = (await client.get("/api/openapi.json", headers=face.headers)).json()["paths"]
     assert described["/api/health"]["get"]["tags"] == ["kernel"]

@@ -413,6 +413,14 @@ def test_an_unwanted_body_gets_its_answer(shared: Server) -> None:
         connection.close()
 
 
+def test_a_body_that_breaks_off_harms_nothing(shared: Server) -> None:
+    """A client that goes away in the middle of its body is nothing to log (stderr is looked at in the end)."""
+    with socket.create_connection(("127.0.0.1", int(shared.url.rsplit(":", 1)[1]))) as sock:
+        sock.sendall(b"POST /t/body HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nhalf")
+    assert httpx.get(f"{shared.url}/api/health").status_code == 200
+    assert not (shared.home / "global" / "logs" / "server.log").exists()
+
+
 def test_a_body_without_end_is_cut(shared: Server) -> None:
     """A client that goes on sending after its answer is cut off after a while, and the server goes on."""
     with socket.create_connection(("127.0.0.1", int(shared.url.rsplit(":", 1)[1])), timeout=20) as sock:

@@ -109,18 +109,10 @@ class System:
         return [
             get(path="/", handler=self.front, summary="Go to the front page", auth="public"),
             get(
-                path="/auth/link",
-                handler=self.follow_link,
-                summary="Sign a browser in with a one-time link",
-                optional=True,
-                attempts="link",
+                path="/auth/link", handler=self.follow_link, summary="Sign in by a link", optional=True, attempts="link"
             ),
             post(
-                path="/api/auth/link",
-                handler=self.make_link,
-                summary="Make a one-time link",
-                request=LinkWanted,
-                reply=LinkMade,
+                path="/api/auth/link", handler=self.make_link, summary="Make a link", request=LinkWanted, reply=LinkMade
             ),
             get(path="/api/health", handler=self.health, summary="Tell that it answers", reply=Health, auth="public"),
             get(path="/api/server", handler=self.server, summary="Describe the server", reply=ServerStatus),
