@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,12 @@ from halo_kernel import (
     Incoming,
     InputAdded,
     Kernel,
+    PreparedInput,
     Principal,
     Session,
     StorageUnavailable,
     TurnEnded,
+    hook,
 )
 from halo_kernel.testing import Answer, Calls, Hang, NoteTool, ScriptedModel, VirtualClock, running_kernel
 
@@ -192,6 +194,52 @@ async def test_cancelling_what_gave_way_cancels_what_took_over(tmp_path: Path) -
         await until(lambda: len(model.requests) == 2)
         first.cancel()
         assert (await soon(first)).outcome == "cancelled"
+
+
+class Held:
+    """Holds up the preparation of the message `newer` until it is told."""
+
+    def __init__(self) -> None:
+        self.reached, self.free = asyncio.Event(), asyncio.Event()
+
+    @hook
+    async def prepare_input(self, batch: Sequence[PreparedInput], session: Session) -> Sequence[PreparedInput]:
+        if batch[0].text == "newer":
+            self.reached.set()
+            await self.free.wait()
+        return batch
+
+
+async def test_what_gave_way_to_a_message_that_is_withdrawn_is_answered(tmp_path: Path) -> None:
+    """When the newer message is withdrawn before its turn begins, the turn that stopped for it goes on."""
+    held = Held()
+    note = NoteTool(wait=lambda call: asyncio.sleep(0.05))
+    model = ScriptedModel([Calls([("note", {"text": "x"})]), Answer("done")])
+    async with running_kernel(tmp_path / "home", model=model, tools=[note], extra={"held": held}) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        first = session.prompt(Incoming(text="run"))
+        await until(lambda: note.seen)
+        newer = session.prompt(Incoming(text="newer"))
+        await asyncio.wait_for(held.reached.wait(), 5)
+        newer.cancel()
+        assert (await soon(newer)).outcome == "cancelled"
+        held.free.set()
+        assert (await soon(first)).text == "done"
+        assert "newer" not in inputs(await journal(session))
+
+
+async def test_the_cancel_of_a_repeat_settles(tmp_path: Path) -> None:
+    """A handle that follows another session's message is settled by that message's turn, cancelled or not."""
+    model = ScriptedModel([Hang()])
+    async with running_kernel(tmp_path / "home", model=model) as kernel:
+        one, two = await a_session(kernel, tmp_path / "w"), await a_session(kernel, tmp_path / "w")
+        first = one.prompt(Incoming(text="hello", key="k"))
+        await until(lambda: model.active)
+        second = two.prompt(Incoming(text="hello", key="k"))
+        second.cancel()
+        await second.accepted
+        one.interrupt()
+        assert await soon(second) == await soon(first)
 
 
 @pytest.mark.parametrize(

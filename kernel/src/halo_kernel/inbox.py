@@ -119,13 +119,29 @@ def next_batch(rows: list[Waiting]) -> list[Waiting]:
 
 def consume(tx: Tx, rows: list[Waiting], turn: str) -> bool:
     """Mark rows as consumed by `turn`; false when one of them was settled meanwhile (then none is marked)."""
-    marks = ", ".join("?" * len(rows))
-    ids = [row.row for row in rows]
-    free = tx.one(f"SELECT count(*) FROM inbox WHERE state = 'waiting' AND id IN ({marks})", ids)
-    if free is None or free[0] != len(rows):
+    if are_waiting(tx, rows) != len(rows):
         return False
-    tx.execute(f"UPDATE inbox SET state = 'consumed', turn = ? WHERE id IN ({marks})", [turn, *ids])
+    for row in rows:
+        tx.execute("UPDATE inbox SET state = 'consumed', turn = ? WHERE id = ?", (turn, row.row))
     return True
+
+
+def are_waiting(tx: Tx, rows: list[Waiting]) -> int:
+    """Return how many of `rows` nobody has consumed or withdrawn."""
+    marks = ", ".join("?" * len(rows))
+    found = tx.one(f"SELECT count(*) FROM inbox WHERE state = 'waiting' AND id IN ({marks})", [row.row for row in rows])
+    return int(found[0]) if found is not None else 0
+
+
+def gave_way(tx: Tx, session: str) -> str:
+    """Return the last turn if it gave way to newer input and none has begun since, else ''."""
+    last = tx.one(
+        "SELECT turn, body FROM events WHERE session = ? AND kind IN ('turn.started', 'turn.ended')"
+        " ORDER BY seq DESC LIMIT 1",
+        (session,),
+    )
+    body = decode_body("turn.ended", last[1]) if last is not None else None
+    return str(last[0]) if last and isinstance(body, TurnEnded) and body.outcome == "yielded" else ""
 
 
 def withdraw(tx: Tx, session: str, row: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from .contracts import Clock, Database, Lease, Tx
-from .inbox import accept
+from .inbox import accept, gave_way, waiting, withdraw
 from .journal import append, read_partial, read_turn
 from .records import (
     AssistantCut,
@@ -27,6 +27,7 @@ _NO_CAP = 1 << 30
 # By whether the turn was another boot's: then that process has died, else ours could not write.
 _WHY = ("the storage failed in the middle of this turn", "the server stopped in the middle of this turn")
 _PARKED = f", {CRASHES_TO_PARK} times in a row; send a message to let it go on"
+_WITHDRAWN = "[System] The message that you stopped for was withdrawn. Continue from the conversation as it stands."
 _HOW = ("The storage failed", "The server restarted")
 
 
@@ -76,6 +77,19 @@ def _end_turn(tx: Tx, session: str, why: str, now: int) -> tuple[Event, ...]:
     tx.execute("DELETE FROM partials WHERE session = ?", (session,))
     bodies.append(TurnEnded(outcome="interrupted", error=why, kind="crash"))
     return append(tx, session, bodies, at=now, turn=turn)
+
+
+def withdraw_message(tx: Tx, session: str, row: int, *, now: int) -> bool:
+    """Settle a waiting message as cancelled; false when a turn has consumed it.
+
+    If a turn gave way to it and nothing else waits, that turn is asked to go on: its messages have no answer yet.
+    """
+    if not withdraw(tx, session, row):
+        return False
+    turn = gave_way(tx, session)
+    if turn and not waiting(tx, session):
+        _nudge(tx, session, _WITHDRAWN, f"{turn}:{row}", now)
+    return True
 
 
 def open_calls(events: list[Event]) -> list[ToolFinished]:

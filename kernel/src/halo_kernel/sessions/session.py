@@ -13,7 +13,7 @@ from ..access import fold_access
 from ..contracts import Lease, Tx, Update
 from ..errors import BadInput, HaloError, LeaseHeld, LeaseLost, SessionClosed, Stopping
 from ..folds import history_of
-from ..inbox import Waiting, accept, next_batch, result_of, waiting, withdraw
+from ..inbox import Waiting, accept, next_batch, result_of, waiting
 from ..journal import append, last_answer, read
 from ..log import logger
 from ..records import (
@@ -30,7 +30,7 @@ from ..records import (
     is_foreign,
 )
 from ..records.storable import storable_text
-from ..recovery import is_cut, recover_tree
+from ..recovery import is_cut, recover_tree, withdraw_message
 from ..turns import Desk, Turn
 from .prompts import PromptHandle
 from .rows import after, find, move
@@ -126,19 +126,20 @@ class LiveSession:
             self.stir()  # the message came before: the driver looks how it was answered
 
     async def _cancel_prompt(self, handle: PromptHandle) -> None:
-        receipt, session = handle.receipt, self._info.id
+        receipt = handle.receipt
         if receipt is None:
             return
+        session, row, now = self._info.id, receipt.row, self._seat.clock.now()
         try:
-            withdrawn = await self._seat.database.write(lambda tx: withdraw(tx, session, receipt.row))
+            withdrawn = await self._seat.database.write(lambda tx: withdraw_message(tx, session, row, now=now))
         except HaloError as error:
             logger("sessions").warning("could not withdraw a message", session=session, error=error.message)
-            self.stir()
-            return
+            withdrawn = False
         if withdrawn:
-            self._settle_rows([receipt.row], TurnResult(session=session, turn="", outcome="cancelled"))
-        elif self._turn is not None and receipt.row in {*self._yielded, *(row.row for row in self._turn.rows)}:
+            self._settle_rows([row], TurnResult(session=session, turn="", outcome="cancelled"))
+        elif self._turn is not None and row in {*self._yielded, *(waiting.row for waiting in self._turn.rows)}:
             self._turn.token.request("cancelled")
+        self.stir()
 
     async def _accept(self, message: Incoming) -> tuple[Receipt, bool]:
         self._check_open()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from .. import hookspecs
 from ..contracts import Tx
 from ..errors import HaloError, ModelError
-from ..inbox import Waiting, consume, next_batch, waiting
+from ..inbox import Waiting, are_waiting, consume, next_batch, waiting
 from ..journal import append, read_turn
 from ..log import logger
 from ..models import Answer, Attempt, call_model
@@ -135,17 +135,17 @@ class Turn:
         while self._steps < desk.limits.max_steps:
             self._steps += 1
             calls = await self._step(context, offer)
-            if calls is None:
-                return self._result("succeeded")
+            if isinstance(calls, TurnResult):
+                return calls
             if not calls:
                 continue
             await run_batch(desk, calls, context.tools, turn=self.id, access=access, token=self.token)
-            if await self._give_way():
-                return await self._end("yielded")
+            if (result := await self._give_way()) is not None:
+                return result
         return await self._end("failed", error=f"the turn took {self._steps} steps without an answer", kind="max_steps")
 
-    async def _step(self, context: Context, offer: Offer) -> list[ToolCall] | None:
-        """Ask the model once. Return its calls; none, and the turn goes on with steering input; None: it has ended."""
+    async def _step(self, context: Context, offer: Offer) -> list[ToolCall] | TurnResult:
+        """Ask the model once. Return its calls (none: the turn goes on with steering input), or how the turn ended."""
         answer = await run_stoppable(self._ask(context, offer), self.token, name="model call")
         if answer.stop.reason == "refusal":
             raise await self._refused(answer)
@@ -159,8 +159,7 @@ class Turn:
         steering = [row for row in joining if row.mode == "steer"]
         if steering and await self._steer(steering, bodies):
             return []
-        await self._end("succeeded", bodies=bodies)
-        return None
+        return await self._end("succeeded", bodies=bodies)
 
     async def _refused(self, answer: Answer) -> ModelError:
         """Discard what a model said before it declined: nothing of it counts, but that it was paid for."""
@@ -266,15 +265,19 @@ class Turn:
         rows = await desk.database.read(lambda tx: waiting(tx, self._session))
         return [row for row in next_batch([self.rows[0], *rows]) if row is not self.rows[0]]
 
-    async def _give_way(self) -> bool:
-        """After a batch: let steering input join, and tell whether newer input wants a turn of its own."""
+    async def _give_way(self) -> TurnResult | None:
+        """After a batch: end for newer input that wants a turn of its own, else let steering input join."""
         joining = await self._joining()
-        if any(row.mode in ("interrupt_soft", "interrupt_hard") for row in joining):
-            return True
+        newer = [row for row in joining if row.mode in ("interrupt_soft", "interrupt_hard")]
+        if newer:
+            end = self._ending("yielded")
+            # Unless all of it has been withdrawn: then nobody else would answer what this turn consumed.
+            if await self._desk.commit(lambda tx: end(tx) if are_waiting(tx, newer) else ()):
+                return self._ended("yielded")
         steering = [row for row in joining if row.mode == "steer"]
         if steering:
             await self._steer(steering, [])
-        return False
+        return None
 
     async def _steer(self, rows: list[Waiting], bodies: list[Body]) -> bool:
         inputs, skipped = await self._prepare_input(rows)
@@ -329,26 +332,31 @@ class Turn:
     async def _end(
         self, outcome: Outcome, *, bodies: Sequence[Body] = (), error: str = "", kind: str = ""
     ) -> TurnResult:
-        desk, now = self._desk, self._desk.clock.now()
+        await self._desk.commit(self._ending(outcome, bodies=bodies, error=error, kind=kind))
+        return self._ended(outcome, error=error, kind=kind)
+
+    def _ending(
+        self, outcome: Outcome, *, bodies: Sequence[Body] = (), error: str = "", kind: str = ""
+    ) -> Callable[[Tx], tuple[Event, ...]]:
+        session, turn, model, now = self._session, self.id, self._model, self._desk.clock.now()
         end = TurnEnded(outcome=outcome, error=error, kind=kind, steps=self._steps)
 
         def write(tx: Tx) -> tuple[Event, ...]:
-            tx.execute("DELETE FROM runs WHERE session = ?", (self._session,))
-            tx.execute("DELETE FROM partials WHERE session = ?", (self._session,))
-            tx.execute("UPDATE sessions SET crashes = 0, model = ? WHERE id = ?", (self._model, self._session))
-            answers = [] if outcome in ("succeeded", "yielded") else open_calls(read_turn(tx, self._session, self.id))
-            return append(tx, self._session, [*bodies, *answers, end], at=now, turn=self.id)
+            tx.execute("DELETE FROM runs WHERE session = ?", (session,))
+            tx.execute("DELETE FROM partials WHERE session = ?", (session,))
+            tx.execute("UPDATE sessions SET crashes = 0, model = ? WHERE id = ?", (model, session))
+            answers = [] if outcome in ("succeeded", "yielded") else open_calls(read_turn(tx, session, turn))
+            return append(tx, session, [*bodies, *answers, end], at=now, turn=turn)
 
-        await desk.commit(write)
+        return write
+
+    def _ended(self, outcome: Outcome, *, error: str = "", kind: str = "") -> TurnResult:
         self._forget_partial()
-        result = self._result(outcome, error=error, kind=kind)
-        desk.hooks.notify(hookspecs.run_finished, session=desk.session.info, result=result)
-        return result
-
-    def _result(self, outcome: Outcome, *, error: str = "", kind: str = "") -> TurnResult:
-        return TurnResult(
+        result = TurnResult(
             session=self._session, turn=self.id, outcome=outcome, text=self._answer, error=error, kind=kind
         )
+        self._desk.hooks.notify(hookspecs.run_finished, session=self._desk.session.info, result=result)
+        return result
 
 
 def _calls(content: Sequence[Block]) -> list[ToolCall]:
