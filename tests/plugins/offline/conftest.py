@@ -11,7 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from halo_kernel import Message, ModelRequest, Stop, Text, TextDelta, ToolCall, ToolResult, ToolSpec, Usage
+from halo_kernel import (
+    Message,
+    ModelProvider,
+    ModelRequest,
+    Stop,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+)
 from halo_offline import provide_models
 
 TOOLS = ("file_read", "file_list", "grep", "glob")
@@ -94,6 +105,7 @@ class Agent:
     messages: list[Message] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     deltas: list[str] = field(default_factory=list)
+    provider: ModelProvider = field(default_factory=lambda: next(iter(provide_models())))
 
     async def ask(self, text: str) -> str:
         """Return the answer, running tool calls until there are none."""
@@ -109,8 +121,7 @@ class Agent:
         return ModelRequest(model="rules", system="", messages=tuple(self.messages), tools=specs)
 
     async def step(self) -> str | None:
-        (provider,) = provide_models()
-        chunks = [chunk async for chunk in provider.stream(self.request())]
+        chunks = [chunk async for chunk in self.provider.stream(self.request())]
         self.deltas = [chunk.text for chunk in chunks if isinstance(chunk, TextDelta)]
         calls = tuple(chunk for chunk in chunks if isinstance(chunk, ToolCall))
         assert chunks[-2:] == [Usage(), Stop("tools" if calls else "end")]

@@ -22,7 +22,7 @@ FOLDER = st.builds("{}{}".format, st.sampled_from("pqrs"), st.text("tuv -é档",
 PATH = st.builds("/".join, st.lists(FOLDER, max_size=2).flatmap(lambda up: FILE.map(lambda name: [*up, name])))
 WORD = st.text("bcdfghjklmnpqrstvwxz", min_size=6, max_size=10)
 TEXT = st.lists(WORD, min_size=1, max_size=6).map(lambda words: f"{' '.join(words)}.")
-PROPERTY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+PROPERTY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 Make = Callable[..., Any]
 

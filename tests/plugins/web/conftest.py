@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import signal
@@ -10,14 +11,14 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 HERE = Path(__file__).parent
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
@@ -35,18 +36,27 @@ def free_port() -> int:
 
 
 class Site:
-    """A server process on a port of its own that can be stopped, killed and started again."""
+    """A server process on a port of its own that can be stopped, killed and started again, seen in one workspace."""
 
-    def __init__(self, home: Path, folder: Path, kind: str) -> None:
+    def __init__(self, home: Path, folders: Sequence[Path]) -> None:
         self.home = home
-        self.folder = folder
+        self.folder = folders[0]
+        self.unused = list(folders[1:])
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._arguments = [str(home), str(folder), str(self.port), kind]
+        self._arguments = [str(home), str(self.port), *map(str, folders)]
         self._process: subprocess.Popen[bytes] | None = None
 
+    def elsewhere(self) -> Site:
+        """Return the same server seen in a workspace in which nothing has happened yet."""
+        other = copy.copy(self)
+        other.folder = self.unused.pop()
+        return other
+
     def start(self) -> None:
-        """Start it and wait until it knows its workspace."""
+        """Start it, unless it runs, and wait until it knows its workspaces."""
+        if self._process is not None:
+            return
         log = (self.home.parent / "site.log").open("ab")
         command = [sys.executable, str(HERE / "site.py"), *self._arguments]
         self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
@@ -54,7 +64,7 @@ class Site:
         while time.monotonic() < deadline:
             assert self._process.poll() is None, (self.home.parent / "site.log").read_text()
             try:
-                if self.get("/api/web/workspaces")["workspaces"]:
+                if len(self.get("/api/web/workspaces")["workspaces"]) == len(self._arguments) - 2:
                     return
             except OSError:
                 pass
@@ -90,47 +100,66 @@ class Site:
         rows = self.get("/api/web/workspaces")["workspaces"]
         return next(str(row["id"]) for row in rows if row["path"] == str(self.folder))
 
-    def link(self, path: str = "/web/") -> str:
-        """Make a one-time link to the page."""
+    def link(self, session: str = "") -> str:
+        """Make a one-time link to the page of the workspace."""
+        path = f"/web/?workspace={self.workspace}" + (f"&session={session}" if session else "")
         return str(self.ask("/api/auth/link", {"next": path})["url"])
+
+    def sign(self, name: str) -> Path:
+        """Return the file that is a sign to the model: `go` for the answer that it holds, `rules` to be no model."""
+        return self.home.parent / name
 
     def messages(self, session: str) -> list[dict[str, Any]]:
         """Read a session's history."""
         return list(self.get(f"/api/web/history?workspace={self.workspace}&session={session}")["messages"])
 
 
-def new_site(folder: Path, kind: str = "model") -> Site:
-    """Start a server with one workspace in which a README lies."""
-    place = folder / "orchard"
-    place.mkdir()
-    (place / "README.md").write_text("# Orchard\n" + "An orchard of apples.\n" * 60)
-    site = Site(folder / "home", place, kind)
+def new_site(base: Path, *, workspaces: int = 1) -> Iterator[Site]:
+    """Run a server with workspaces in each of which a README lies."""
+    folders = [base / f"orchard-{number}" for number in range(workspaces)]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "README.md").write_text("# Orchard\n" + "An orchard of apples.\n" * 60)
+    site = Site(base / "home", folders)
     site.start()
-    return site
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    """A server whose model is one."""
-    site = new_site(tmp_path)
     yield site
     site.stop()
 
 
-@pytest.fixture
-def site_of_rules(tmp_path: Path) -> Iterator[Site]:
-    """A server on which built-in rules answer."""
-    site = new_site(tmp_path, "rules")
-    yield site
-    site.stop()
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A server for tests that leave it as it is."""
-    site = new_site(tmp_path_factory.mktemp("shared"))
-    yield site
-    site.stop()
+    """A server for all tests that leave it running."""
+    yield from new_site(tmp_path_factory.mktemp("shared"), workspaces=6)
+
+
+@pytest.fixture
+def site(shared_site: Site) -> Site:
+    """The shared server, seen in a workspace of the test's own."""
+    return shared_site.elsewhere()
+
+
+@pytest.fixture(scope="session")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server for all tests that stop one."""
+    yield from new_site(tmp_path_factory.mktemp("mortal"))
+
+
+@pytest.fixture
+def mortal_site(mortal: Site) -> Site:
+    """A server that runs, and may be stopped and killed."""
+    mortal.start()
+    return mortal
+
+
+@pytest.fixture
+def site_of_rules(mortal: Site) -> Iterator[Site]:
+    """A server on which built-in rules answer."""
+    mortal.stop()
+    mortal.sign("rules").touch()
+    mortal.start()
+    yield mortal
+    mortal.sign("rules").unlink()
+    mortal.stop()
 
 
 @pytest.fixture(scope="module")
@@ -145,15 +174,40 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
+@pytest.fixture(scope="module")
+def profile(browser: Browser, shared_site: Site) -> Iterator[BrowserContext]:
+    """A browser profile for all tests to which it is all one who was here before."""
+    context = new_profile(browser)
+    # While one tab of the site stays open, the others share its process: half the work of a page is to start one.
+    context.new_page().goto(f"{shared_site.url}/web/")
+    yield context
+    context.close()
+
+
+def new_profile(browser: Browser) -> BrowserContext:
+    return browser.new_context(locale="en-US", viewport={"width": 1100, "height": 800})
+
+
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A page in a fresh profile that must not log an error of its own."""
-    context = browser.new_context(locale="en-US", viewport={"width": 1100, "height": 800})
+def page(profile: BrowserContext) -> Iterator[Page]:
+    """A new page that must not log an error of its own."""
+    yield from sound_page(profile)
+
+
+@pytest.fixture
+def stranger(browser: Browser) -> Iterator[Page]:
+    """The same in a profile of its own, that knows no server."""
+    context = new_profile(browser)
+    yield from sound_page(context)
+    context.close()
+
+
+def sound_page(context: BrowserContext) -> Iterator[Page]:
     page = context.new_page()
     page.set_default_timeout(10_000)
     broken: list[str] = []
     page.on("pageerror", lambda error: broken.append(str(error)))
     page.on("console", lambda line: broken.append(line.text) if "Content Security Policy" in line.text else None)
     yield page
-    context.close()
+    page.close()
     assert broken == []

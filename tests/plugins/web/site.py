@@ -1,17 +1,20 @@
-"""A Halo server for the page's tests, run as a process: `site.py HOME FOLDER PORT [model|rules]`.
+"""A Halo server for the page's tests, run as a process: `site.py HOME PORT FOLDER…`.
 
-Its model does what the message says: `count 40`, `look`, `fail account`, `hang`, `markdown`, `flaky`; else it echoes.
+Its model does what the message says: `count 40`, `hold 40`, `look`, `fail`, `hang`, `markdown`; else it echoes. It is
+shown as built-in rules when there is a file `rules` beside the home; `hold` counts like `count`, stops in the middle,
+and goes on when somebody puts a file `go` there.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from halo_kernel import Call, Host, ModelRequest, Offer, Text, ToolResult, ToolSpec, hook
+from halo_kernel import Call, Chunk, Host, ModelRequest, Offer, Stop, Text, TextDelta, ToolResult, ToolSpec, hook
 from halo_kernel.server import run
 from halo_kernel.testing import Answer, Calls, Fail, Hang, Pieces, ScriptedModel, SimplePlugin, Step
 
@@ -33,6 +36,11 @@ print("3 < 4")
 """
 
 
+def counted(count: int) -> list[str]:
+    """Return the pieces of an answer that counts."""
+    return [f"{number} 号🍎 " for number in range(count)]
+
+
 def respond(request: ModelRequest) -> Step:
     """Do what the last message of the person says; after a tool's result, tell it."""
     last = request.messages[-1].content[-1]
@@ -42,7 +50,7 @@ def respond(request: ModelRequest) -> Step:
     word, _, rest = last.text.splitlines()[-1].partition(" ")
     match word:
         case "count":
-            return Pieces([f"{number} 号🍎 " for number in range(int(rest))], delay=0.04)
+            return Pieces(counted(int(rest)), delay=0.04)
         case "look":
             return Calls([("look", {"path": rest or "README.md", "lines": 3})], text="I look.")
         case "fail":
@@ -75,16 +83,32 @@ class Look:
 
 
 class Model(ScriptedModel):
-    """The scripted model, shown as one or as built-in rules."""
+    """The scripted model, shown as one or as built-in rules; `stage` is where tests leave their signs for it."""
 
-    rules = False
+    stage = Path()
 
     async def offers(self) -> Sequence[Offer]:
         found = [replace(offer, label="Scripted 1") for offer in await super().offers()]
-        if not self.rules:
+        if not (self.stage / "rules").exists():
             return found
         missing = Offer(model="local/llama", ready=False, reason="no server answers at localhost:11434", rank=20)
         return [missing, *(replace(offer, is_model=False, label="") for offer in found)]
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
+        last = request.messages[-1].content[-1]
+        word, _, count = last.text.partition(" ") if isinstance(last, Text) else ("", "", "")
+        if word != "hold":
+            async for chunk in super().stream(request):
+                yield chunk
+            return
+        pieces = counted(int(count))
+        for number, piece in enumerate(pieces):
+            # The sign is another process's: there is nothing to be woken by.
+            while number == len(pieces) // 2 and not (self.stage / "go").exists():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            yield TextDelta(piece)
+        (self.stage / "go").unlink()
+        yield Stop("end")
 
 
 class Folders:
@@ -99,10 +123,10 @@ class Folders:
             await host.workspaces.open(folder)
 
 
-def main(home: str, folder: str, port: str, kind: str = "model") -> int:
+def main(home: str, port: str, *folders: str) -> int:
     model = Model(responder=respond)
-    model.rules = kind == "rules"
-    extra = {"test": SimplePlugin(model, [Look()]), "folders": Folders([folder])}
+    model.stage = Path(home).parent
+    extra = {"test": SimplePlugin(model, [Look()]), "folders": Folders(folders)}
     return run(Path(home), port=int(port), only=["web"], extra=extra, strict=True)
 
 

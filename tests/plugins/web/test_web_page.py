@@ -31,31 +31,35 @@ def session_of(page: Page) -> str:
 
 
 def ended(page: Page, count: int = 1) -> None:
+    """Wait for the end of the turn, from frame to frame: `expect` looks half a second apart."""
+    page.get_by_test_id("turn-end").nth(count - 1).wait_for(timeout=20_000)
     expect(page.get_by_test_id("turn-end")).to_have_count(count, timeout=20_000)
 
 
-def test_a_link_signs_in_and_an_answer_streams(site, page: Page) -> None:
+def test_a_link_signs_in_and_an_answer_streams(site, stranger: Page) -> None:
     """The one-time link opens the page signed in; an answer grows on it and names its model."""
-    page.goto(site.link(f"/web/?workspace={site.workspace}"))
-    expect(page.get_by_test_id("model-name")).to_have_text("Scripted 1")
-    expect(page.get_by_test_id("workspace")).to_have_text("orchard")
-    say(page, "count 60")
-    answer = page.get_by_test_id("message-assistant")
+    stranger.goto(site.link())
+    expect(stranger.get_by_test_id("model-name")).to_have_text("Scripted 1")
+    expect(stranger.get_by_test_id("workspace").locator("option:checked")).to_have_text(site.folder.name)
+    say(stranger, "hold 60")
+    answer = stranger.get_by_test_id("message-assistant")
     expect(answer).to_contain_text("3 号🍎")
     early = answer.inner_text()
-    expect(page.get_by_test_id("working")).to_be_visible()
-    ended(page)
+    expect(stranger.get_by_test_id("working")).to_be_visible()
+    site.sign("go").touch()
+    ended(stranger)
     assert len(early) < len(LONG)
     assert answer.inner_text() == LONG
-    expect(page.get_by_test_id("answer-model")).to_have_text("Scripted 1")
-    expect(page.get_by_test_id("title")).to_have_text("count 60")
-    expect(page.get_by_test_id("session")).to_have_count(1)
+    expect(stranger.get_by_test_id("answer-model")).to_have_text("Scripted 1")
+    expect(stranger.get_by_test_id("title")).to_have_text("hold 60")
+    expect(stranger.get_by_test_id("session")).to_have_count(1)
 
 
 def test_a_tool_call_shows_name_arguments_and_result(shared_site, page: Page) -> None:
     """A tool call is one folded line; open, it shows what was asked and the first of what came back."""
     page.goto(shared_site.link())
     say(page, "look README.md")
+    ended(page)
     tool = page.get_by_test_id("tool-call")
     expect(tool).to_have_attribute("data-outcome", "ok")
     expect(tool).to_contain_text("README.md 3")
@@ -77,6 +81,7 @@ def test_stop_ends_the_turn_and_keeps_what_came(shared_site, page: Page) -> None
     expect(page.get_by_test_id("stop")).to_have_count(0)
     expect(page.get_by_test_id("message-assistant")).to_contain_text("I begin,")
     say(page, "hello")
+    ended(page, 2)
     expect(page.get_by_test_id("message-assistant").last).to_have_text("You said: hello")
 
 
@@ -92,30 +97,31 @@ def test_a_reload_in_the_middle_loses_and_repeats_nothing(shared_site, page: Pag
     expect(page.get_by_test_id("message-user")).to_have_count(1)
 
 
-def test_a_lost_connection_is_said_and_mended(site, page: Page) -> None:
+def test_a_lost_connection_is_said_and_mended(mortal_site, page: Page) -> None:
     """When the server is killed the page says so, keeps what it shows, and goes on when the server is back."""
-    page.goto(site.link())
+    page.goto(mortal_site.link())
+    expect(page.get_by_test_id("workspace")).to_have_text("orchard-0")
     say(page, "hello")
     ended(page)
-    site.stop(signal.SIGKILL)
+    mortal_site.stop(signal.SIGKILL)
     expect(page.get_by_test_id("connection")).to_have_attribute("data-state", "lost")
     say(page, "are you there")
     expect(page.get_by_test_id("message-outgoing")).to_have_attribute("data-state", "unsent")
-    site.start()
+    mortal_site.start()
     expect(page.get_by_test_id("message-assistant").last).to_have_text("You said: are you there", timeout=20_000)
     expect(page.get_by_test_id("connection")).to_have_count(0)
     ended(page, 2)
     expect(page.get_by_test_id("message-user")).to_have_text(["hello", "are you there"])
 
 
-def test_a_server_that_stops_says_goodbye(site, page: Page) -> None:
+def test_a_server_that_stops_says_goodbye(mortal_site, page: Page) -> None:
     """A server that is stopped in order is shown as stopped, and the turn it landed goes on after its next start."""
-    page.goto(site.link())
+    page.goto(mortal_site.link())
     say(page, "count 40")
     expect(page.get_by_test_id("message-assistant")).to_contain_text("2 号🍎")
-    site.stop()
+    mortal_site.stop()
     expect(page.get_by_test_id("connection")).to_have_attribute("data-state", "stopped")
-    site.start()
+    mortal_site.start()
     expect(page.get_by_test_id("connection")).to_have_count(0, timeout=20_000)
     expect(page.get_by_test_id("turn-end").last).to_have_attribute("data-outcome", "succeeded", timeout=20_000)
     expect(page.get_by_test_id("message-user")).to_have_count(1)
@@ -147,19 +153,21 @@ def test_a_lost_receipt_does_not_double_the_message(site, page: Page) -> None:
 def test_a_message_to_a_busy_session_waits_its_turn(shared_site, page: Page) -> None:
     """Sending while an answer streams queues the message, shown as such, and it is answered next."""
     page.goto(shared_site.link())
-    say(page, "count 50")
+    say(page, "hold 50")
     expect(page.get_by_test_id("message-assistant")).to_contain_text("1 号🍎")
     say(page, "and this")
     expect(page.get_by_test_id("message-outgoing")).to_contain_text("Waiting")
+    shared_site.sign("go").touch()
     expect(page.get_by_test_id("message-assistant").last).to_have_text("You said: and this", timeout=20_000)
     expect(page.get_by_test_id("message-outgoing")).to_have_count(0)
-    expect(page.get_by_test_id("message-user")).to_have_text(["count 50", "and this"])
+    expect(page.get_by_test_id("message-user")).to_have_text(["hold 50", "and this"])
 
 
 def test_an_error_is_a_sentence_with_advice(shared_site, page: Page) -> None:
     """A failed turn shows what went wrong and what to do."""
     page.goto(shared_site.link())
     say(page, "fail")
+    ended(page)
     error = page.get_by_test_id("error")
     expect(error).to_contain_text("401: the key is wrong")
     expect(error).to_have_attribute("data-kind", "account")
@@ -172,6 +180,7 @@ def test_markdown_is_shown_and_its_traps_are_not(shared_site, page: Page) -> Non
     page.on("request", lambda request: asked.append(request.url))
     page.goto(shared_site.link())
     say(page, "markdown")
+    ended(page)
     answer = page.get_by_test_id("message-assistant")
     expect(answer.locator("h1")).to_have_text("Notes")
     expect(answer.locator("td").first).to_have_text("apple")
@@ -192,6 +201,7 @@ def test_rules_are_never_shown_as_a_model(site_of_rules, page: Page) -> None:
     banner.locator("summary").click()
     expect(page.get_by_test_id("offers")).to_contain_text("no server answers at localhost:11434")
     say(page, "hello")
+    ended(page)
     expect(page.get_by_test_id("answer-model")).to_have_text("Built-in rules")
 
 
@@ -225,34 +235,36 @@ def test_enter_sends_and_shift_enter_breaks_the_line(shared_site, page: Page) ->
     expect(box).to_have_value("")
 
 
-def test_who_is_not_signed_in_is_told_how(shared_site, page: Page) -> None:
+def test_who_is_not_signed_in_is_told_how(shared_site, stranger: Page) -> None:
     """Without a cookie the page says how to get in and shows nothing else."""
-    page.goto(f"{shared_site.url}/web/")
-    expect(page.get_by_test_id("signed-out")).to_contain_text("halo up")
-    expect(page.get_by_test_id("password")).to_have_count(0)
-    expect(page.get_by_test_id("composer")).to_have_count(0)
+    stranger.goto(f"{shared_site.url}/web/")
+    expect(stranger.get_by_test_id("signed-out")).to_contain_text("halo up")
+    expect(stranger.get_by_test_id("password")).to_have_count(0)
+    expect(stranger.get_by_test_id("composer")).to_have_count(0)
 
 
-def test_a_password_signs_in(shared_site, page: Page) -> None:
+def test_a_password_signs_in(shared_site, stranger: Page) -> None:
     """Where a password is asked for, a wrong one is said to be wrong and the right one opens the page."""
     link = shared_site.link()
-    page.route("**/api/auth/check", lambda route: route.fulfill(status=200 if page.context.cookies() else 401, json={}))
+    stranger.route(
+        "**/api/auth/check", lambda route: route.fulfill(status=200 if stranger.context.cookies() else 401, json={})
+    )
 
     def login(route: Route) -> None:
         if route.request.post_data_json != {"password": "apple-tree-7"}:
             route.fulfill(status=401, json={"error": "Invalid password"})
             return
-        page.request.get(link)  # sets the cookie, as the sign-in plugin would
+        stranger.request.get(link)  # sets the cookie, as the sign-in plugin would
         route.fulfill(status=200, json={"ok": True})
 
-    page.route("**/api/auth/login", login)
-    page.goto(f"{shared_site.url}/web/")
-    page.get_by_test_id("password").fill("wrong")
-    page.get_by_test_id("sign-in").click()
-    expect(page.get_by_test_id("sign-in-error")).to_have_text("That is not the password.")
-    page.get_by_test_id("password").fill("apple-tree-7")
-    page.get_by_test_id("sign-in").click()
-    expect(page.get_by_test_id("composer")).to_be_visible()
+    stranger.route("**/api/auth/login", login)
+    stranger.goto(f"{shared_site.url}/web/")
+    stranger.get_by_test_id("password").fill("wrong")
+    stranger.get_by_test_id("sign-in").click()
+    expect(stranger.get_by_test_id("sign-in-error")).to_have_text("That is not the password.")
+    stranger.get_by_test_id("password").fill("apple-tree-7")
+    stranger.get_by_test_id("sign-in").click()
+    expect(stranger.get_by_test_id("composer")).to_be_visible()
 
 
 def test_a_narrow_page_has_its_chats_in_a_drawer(shared_site, page: Page) -> None:
@@ -281,9 +293,10 @@ def test_the_page_speaks_chinese_to_a_chinese_browser(shared_site, browser) -> N
 
 def test_an_unknown_session_leads_to_a_new_chat(shared_site, page: Page) -> None:
     """A session in the address that is not there is said so, and a new chat is open."""
-    page.goto(shared_site.link(f"/web/?workspace={shared_site.workspace}&session=web-gone"))
+    page.goto(shared_site.link(session="web-gone"))
     expect(page.get_by_test_id("complaint")).to_contain_text("does not exist")
     say(page, "hello")
+    ended(page)
     expect(page.get_by_test_id("message-assistant")).to_have_text("You said: hello")
 
 
@@ -300,7 +313,7 @@ def test_everything_on_the_page_has_a_name(shared_site, page: Page) -> None:
     assert nameless == []
 
 
-def test_the_page_lives_under_any_prefix(shared_site, page: Page) -> None:
+def test_the_page_lives_under_any_prefix(shared_site, stranger: Page) -> None:
     """Behind a proxy that puts the server under a path, everything the page asks for is under that path."""
     outside: list[str] = []
 
@@ -310,9 +323,10 @@ def test_the_page_lives_under_any_prefix(shared_site, page: Page) -> None:
             outside.append(path)
         route.continue_(url=route.request.url.replace("/halo/", "/", 1))
 
-    page.request.get(shared_site.link())
-    page.route("**/*", strip)
-    page.goto(f"{shared_site.url}/halo/web/")
-    say(page, "hello")
-    expect(page.get_by_test_id("message-assistant")).to_have_text("You said: hello")
+    stranger.request.get(shared_site.link())
+    stranger.route("**/*", strip)
+    stranger.goto(f"{shared_site.url}/halo/web/")
+    say(stranger, "hello")
+    ended(stranger)
+    expect(stranger.get_by_test_id("message-assistant")).to_have_text("You said: hello")
     assert outside == []

@@ -57,6 +57,14 @@ def refused(site, path: str, body: object | None = None) -> tuple[int, dict[str,
         return error.code, json.load(error)
 
 
+def begun(site, session: str) -> None:
+    """Wait until a session answers."""
+    deadline = time.monotonic() + 20
+    while not site.get(f"/api/web/history?workspace={site.workspace}&session={session}")["running"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def test_a_chat_is_a_stream_that_ends_with_its_turn(shared_site) -> None:
     """A message without a session begins one: its frames are session, user, the answer in pieces, complete."""
     found = chat(shared_site, "count 6")
@@ -98,11 +106,12 @@ def test_a_failed_turn_ends_with_an_error(shared_site) -> None:
 def test_a_busy_session_says_queued(shared_site) -> None:
     """A message to a session that is answering is queued, and that stream ends at once."""
     session = chat(shared_site, "hello")[0]["sessionId"]
-    slow = threading.Thread(target=chat, args=(shared_site, "count 40"), kwargs={"session": session})
+    slow = threading.Thread(target=chat, args=(shared_site, "hold 40"), kwargs={"session": session})
     slow.start()
-    time.sleep(0.5)
+    begun(shared_site, session)
     found = chat(shared_site, "next", session=session)
     assert [frame["type"] for frame in found] == ["session", "queued"]
+    shared_site.sign("go").touch()
     slow.join()
 
 
@@ -114,7 +123,7 @@ def test_stop_ends_the_turn(shared_site) -> None:
     found: list[Frame] = []
     hanging = threading.Thread(target=lambda: found.extend(chat(shared_site, "hang", session=session)))
     hanging.start()
-    time.sleep(0.5)
+    begun(shared_site, session)
     assert shared_site.ask("/api/web/stop", stop) == {"stopped": True}
     hanging.join(10)
     assert (found[-1]["type"], found[-1]["outcome"]) == ("complete", "cancelled")
