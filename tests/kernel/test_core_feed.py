@@ -143,5 +143,7 @@ async def test_a_long_history_is_followed_and_taken_up_again(tmp_path: Path) -> 
         info = session.info
         session = await kernel.host.sessions.open(info.id, workspace=info.workspace, principal=OPERATOR)
         assert (await session.prompt(Incoming(text="second")).result).text == "echo: second"
+        kinds = [event.kind for event in await journal(session)]
+        assert kinds.count("context.prepared") == 1, "what did not change is not told again"
         rest = [update.event async for update in session.events(cursor) if update.event]
         assert rest[0].seq == 4002 and rest[-1].kind == "turn.ended"

@@ -189,5 +189,7 @@ async def test_a_storage_that_never_lets_a_turn_end_parks_the_session(
         assert "send a message" in seen[-1] and len(model.requests) == 3
         await asyncio.sleep(0.2)
         assert len(model.requests) == 3 and session.info.parked
+        partial = session._seat.feed.partial(session.info.id)  # type: ignore[attr-defined]
+        assert partial is None, "nothing is shown as unfinished"
         faulty.before = None
         assert (await session.prompt(Incoming(text="and now?")).result).outcome == "succeeded"

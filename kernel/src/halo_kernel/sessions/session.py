@@ -19,6 +19,7 @@ from ..log import logger
 from ..records import (
     AgentSpec,
     Body,
+    ContextPrepared,
     Event,
     Foreign,
     Incoming,
@@ -259,11 +260,13 @@ class LiveSession:
         self._lease = lease
         cut = await recover_tree(seat.database, lease, info.root, session=info.id, clock=seat.clock, boot=seat.boot)
         seat.feed.publish(cut)
+        seat.feed.forget_partial(info.id)
         await self._refresh()
         if self._info.parked:
             self.doze()
             return False
         events = await seat.database.read(lambda tx: read(tx, info.id))
+        self._digest = next((e.body.digest for e in reversed(events) if isinstance(e.body, ContextPrepared)), "")
         self._desk = await seat.desk(self, lease, history_of(events), self._stirred, told=self._told)
         return True
 
