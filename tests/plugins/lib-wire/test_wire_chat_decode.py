@@ -206,7 +206,7 @@ def test_a_character_split_between_deltas() -> None:
 @given(TEXT, TEXT, st.lists(st.integers(0, 100), max_size=8))
 def test_think_tags_cut_anywhere(thought: str, answer: str, places: list[int]) -> None:
     """Reasoning between tags at the beginning is thinking, wherever the deltas are cut."""
-    thought, answer = thought.strip().replace("<", ""), answer.strip()
+    thought, answer = thought.replace("<", "").strip(), answer.strip()
     raw = f"<think>\n{thought}\n</think>\n\n{answer}"
     marks = sorted({place % (len(raw) + 1) for place in places})
     pieces = [raw[begin:end] for begin, end in zip([0, *marks], [*marks, len(raw)], strict=True)]
