@@ -19,6 +19,7 @@ from halo_kernel import (
     Incoming,
     InputAdded,
     Kernel,
+    NotFound,
     PreparedInput,
     Principal,
     Session,
@@ -178,6 +179,39 @@ async def test_keys_of_two_principals_are_two_keys(tmp_path: Path) -> None:
         other = session.prompt(Incoming(text="yours", key="1", principal=Principal(name="other")))
         await soon(mine), await soon(other)
         assert sorted(inputs(await journal(session))) == ["mine", "yours"]
+
+
+async def test_a_session_is_its_principals_of_one_kind(tmp_path: Path) -> None:
+    """A name is unique within its kind: a remote `operator` is nobody to the operator's sessions, open or made anew."""
+    stranger = Principal(name="operator", kind="remote")
+    async with running_kernel(tmp_path / "home") as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        place = {"workspace": session.info.workspace, "principal": stranger}
+        for create in (False, True):
+            with pytest.raises(NotFound):
+                await kernel.host.sessions.open(session.info.id, create=create, **place)  # type: ignore[arg-type]
+        assert await kernel.host.sessions.list(**place) == []  # type: ignore[arg-type]
+        theirs = await kernel.host.sessions.open("theirs", create=True, **place)  # type: ignore[arg-type]
+        assert theirs.info.principal_kind == "remote"
+        with pytest.raises(NotFound):
+            await kernel.host.sessions.open("theirs", workspace=session.info.workspace, principal=OPERATOR)
+    async with running_kernel(tmp_path / "home") as kernel:
+        for create in (False, True):
+            with pytest.raises(NotFound):
+                await kernel.host.sessions.open(session.info.id, create=create, **place)  # type: ignore[arg-type]
+
+
+async def test_pages_of_sessions_miss_none(tmp_path: Path) -> None:
+    """Sessions that changed in one millisecond are on one page, so that the next one, of what is older, misses none."""
+    async with running_kernel(tmp_path / "home", clock=VirtualClock()) as kernel:
+        made = {(await a_session(kernel, tmp_path / "w")).info.id for _ in range(7)}
+        workspace = (await kernel.host.workspaces.list())[0].id
+        seen: list[str] = []
+        before: int | None = None
+        while page := await kernel.host.sessions.list(workspace=workspace, principal=OPERATOR, before=before, limit=3):
+            seen += [info.id for info in page]
+            before = page[-1].updated_at
+        assert sorted(seen) == sorted(made)
 
 
 async def test_cancelling_what_gave_way_cancels_what_took_over(tmp_path: Path) -> None:

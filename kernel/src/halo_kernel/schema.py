@@ -19,6 +19,7 @@ CREATE TABLE sessions(
     agent TEXT NOT NULL,
     access TEXT NOT NULL,
     principal TEXT NOT NULL,
+    principal_kind TEXT NOT NULL,
     origin TEXT NOT NULL,
     title TEXT NOT NULL DEFAULT '',
     model TEXT NOT NULL DEFAULT '',
@@ -31,7 +32,7 @@ CREATE TABLE sessions(
     archived_at INTEGER,
     deleted_at INTEGER
 );
-CREATE INDEX sessions_by_update ON sessions(principal, updated_at) WHERE parent IS NULL;
+CREATE INDEX sessions_by_update ON sessions(principal, principal_kind, updated_at) WHERE parent IS NULL;
 CREATE INDEX sessions_by_root ON sessions(root);
 CREATE TABLE events(
     session TEXT NOT NULL,

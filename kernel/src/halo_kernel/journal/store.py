@@ -8,6 +8,8 @@ from ..contracts import Tx
 from ..errors import NotFound
 from ..records import AssistantMessage, Body, Event, decode_body, encode_body, kind_of, plain_text
 
+_ALL = 1 << 62
+
 
 def append(tx: Tx, session: str, bodies: Sequence[Body], *, at: int, turn: str = "") -> tuple[Event, ...]:
     """Add events to the journal of `session` and return them as they will be read. Raises `NotFound`.
@@ -15,8 +17,9 @@ def append(tx: Tx, session: str, bodies: Sequence[Body], *, at: int, turn: str =
     So that folds of what is written and of what is read agree, whatever a model or a plugin gave.
     """
     row = tx.one(
-        "UPDATE sessions SET head = head + ?, updated_at = max(updated_at, ?) WHERE id = ? RETURNING head",
-        (len(bodies), at, session),
+        "UPDATE sessions SET head = head + ?, updated_at = CASE WHEN updated_at < ? THEN ? ELSE updated_at END"
+        " WHERE id = ? RETURNING head",
+        (len(bodies), at, at, session),
     )
     if row is None:
         raise NotFound(f"there is no session {session}")
@@ -32,7 +35,7 @@ def append(tx: Tx, session: str, bodies: Sequence[Body], *, at: int, turn: str =
     return tuple(events)
 
 
-def read(tx: Tx, session: str, *, after: int = 0, limit: int = -1) -> list[Event]:
+def read(tx: Tx, session: str, *, after: int = 0, limit: int = _ALL) -> list[Event]:
     """Return the events behind number `after`, oldest first, at most `limit` of them."""
     rows = tx.execute(
         "SELECT seq, at, kind, turn, body FROM events WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?",

@@ -197,4 +197,4 @@ def _wait_before_next(error: ModelError, number: int) -> float:
     if error.retry_after is not None:
         return min(error.retry_after, _LONGEST_WAIT)
     base = 2.0 if error.kind in _SLOW else 1.0
-    return min(base * float(2 ** (number - 1)), _LONGEST_WAIT) + random.random() * base / 2
+    return min(base * float(2 ** min(number - 1, 6)), _LONGEST_WAIT) + random.random() * base / 2

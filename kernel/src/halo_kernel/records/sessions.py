@@ -63,6 +63,7 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
     agent: str
     access: Access
     principal: str
+    principal_kind: PrincipalKind = "person"
     parent: str | None = None
     origin: str = ""
     title: str = ""

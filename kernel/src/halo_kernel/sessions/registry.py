@@ -51,7 +51,8 @@ class Sessions:
                 raise
             source = origin or (session.partition("_")[0] if "_" in session else "")
             await self._make(seat, session, principal=principal, agent=agent, origin=source, directory=place or "")
-        live = await self._live(seat, session, principal)
+            await self._find(seat, session, principal)  # the id may be a foreign session's
+        live = await self._live(seat, session)
         if place is not None and place != live.info.directory:
             await live.move(place)
         return live
@@ -59,7 +60,7 @@ class Sessions:
     async def _find(self, seat: Seat, session: str, principal: Principal) -> None:
         """Raise `NotFound` unless the session is the principal's; one in memory is known without asking."""
         live = seat.sessions.get(session)
-        if live is None or live.info.principal != principal.name:
+        if live is None or (live.info.principal, live.info.principal_kind) != (principal.name, principal.kind):
             await seat.database.read(lambda tx: rows.find(tx, session, workspace=seat.workspace, principal=principal))
 
     async def create(
@@ -87,7 +88,7 @@ class Sessions:
             title=title,
             directory=place,
         )
-        return await self._live(seat, session, principal)
+        return await self._live(seat, session)
 
     async def list(
         self, *, workspace: str, principal: Principal, before: int | None = None, limit: int = 50
@@ -106,21 +107,21 @@ class Sessions:
         """
         seat = await self._seat_of(workspace)
         owed = await seat.database.read(_owed)
-        late = [each for each in owed if not await self._wake(seat, *each)]
+        late = [each for each in owed if not await self._wake(seat, each)]
         if late:
             seat.spawn(f"recovery of {seat.workspace.path}", self._wake_later(seat, late))
         return len(owed)
 
-    async def _wake_later(self, seat: Seat, late: Sequence[tuple[str, str]]) -> None:
+    async def _wake_later(self, seat: Seat, late: Sequence[str]) -> None:
         while late:
             await asyncio.sleep(_AGAIN_SECONDS)
             with suppress(StorageUnavailable):
                 owed = await seat.database.read(_owed)
-                late = [each for each in owed if each in late and not await self._wake(seat, *each, again=True)]
+                late = [each for each in owed if each in late and not await self._wake(seat, each, again=True)]
 
-    async def _wake(self, seat: Seat, session: str, owner: str, *, again: bool = False) -> bool:
+    async def _wake(self, seat: Seat, session: str, *, again: bool = False) -> bool:
         try:
-            live = await self._live(seat, session, Principal(name=owner))
+            live = await self._live(seat, session)
         except Exception as error:  # whatever the plugin that finds agents raises
             if not again:
                 logger("sessions").error("could not recover a session", session=session, error=str(error))
@@ -166,7 +167,7 @@ class Sessions:
 
         await seat.database.write(write)
 
-    async def _live(self, seat: Seat, session: str, principal: Principal) -> LiveSession:
+    async def _live(self, seat: Seat, session: str) -> LiveSession:
         """Return the one open instance; all who ask while it opens share one opening."""
         while (live := seat.sessions.get(session)) is not None and live.closed:
             await asyncio.shield(live.close())
@@ -175,7 +176,7 @@ class Sessions:
         key = (seat.workspace.id, session)
         task = self._opening.get(key)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._open(seat, session, principal))
+            task = asyncio.get_running_loop().create_task(self._open(seat, session))
             self._opening[key] = task
             task.add_done_callback(lambda done: self._opened(key, done))
         return await asyncio.shield(task)
@@ -185,9 +186,9 @@ class Sessions:
         if not task.cancelled():
             task.exception()
 
-    async def _open(self, seat: Seat, session: str, principal: Principal) -> LiveSession:
+    async def _open(self, seat: Seat, session: str) -> LiveSession:
         def look(tx: Tx) -> tuple[SessionInfo, bool]:
-            info = rows.find(tx, session, workspace=seat.workspace, principal=principal)
+            info = rows.load(tx, session, workspace=seat.workspace)
             cut = is_cut(tx, info.root, session=session, boot=seat.boot)
             return info, cut or bool(waiting(tx, session))
 
@@ -199,12 +200,12 @@ class Sessions:
         return live
 
 
-def _owed(tx: Tx) -> list[tuple[str, str]]:
+def _owed(tx: Tx) -> Sequence[str]:
     found = tx.execute(
-        "SELECT id, principal FROM sessions WHERE parked = 0 AND deleted_at IS NULL AND (id IN"
+        "SELECT id FROM sessions WHERE parked = 0 AND deleted_at IS NULL AND (id IN"
         " (SELECT root FROM runs) OR id IN (SELECT session FROM inbox WHERE state = 'waiting')) ORDER BY id"
     )
-    return [(str(session), str(owner)) for session, owner in found]
+    return [str(session) for (session,) in found]
 
 
 def _base36(number: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..contracts import Tx
+from ..contracts import Tx, Value
 from ..errors import BadInput, Conflict, NotFound
 from ..journal import append
 from ..records import (
@@ -28,9 +28,10 @@ from ..records.storable import storable_text
 MAX_ID = 120
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,119}")
 _COLUMNS = (
-    "s.id, s.root, s.parent, s.agent, s.access, s.principal, s.origin, s.title, s.model, s.head,"
+    "s.id, s.root, s.parent, s.agent, s.access, s.principal, s.principal_kind, s.origin, s.title, s.model, s.head,"
     " s.created_at, s.updated_at, s.stopped_at, s.archived_at, s.parked, s.directory, r.session IS NOT NULL"
 )
+_END = 1 << 62
 _FROM = "FROM sessions s LEFT JOIN runs r ON r.session = s.id"
 
 
@@ -59,9 +60,9 @@ def insert(
 ) -> tuple[Event, ...]:
     """Make a root session with its first event; an id that is taken gives no event."""
     made = tx.one(
-        "INSERT INTO sessions(id, root, journal, agent, access, principal, origin, title, directory, created_at,"
-        " updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING RETURNING id",
-        (session, session, journal, agent, access, principal.name, origin, title, directory, at, at),
+        "INSERT INTO sessions(id, root, journal, agent, access, principal, principal_kind, origin, title, directory,"
+        " created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING RETURNING id",
+        (session, session, journal, agent, access, principal.name, principal.kind, origin, title, directory, at, at),
     )
     if made is None:
         return ()
@@ -95,10 +96,17 @@ def check_directory(workspace: WorkspaceInfo, directory: str) -> str:
 
 def find(tx: Tx, session: str, *, workspace: WorkspaceInfo, principal: Principal) -> SessionInfo:
     """Return a session of `principal`. Raises `NotFound`, for a foreign one too."""
-    row = tx.one(
-        f"SELECT {_COLUMNS} {_FROM} WHERE s.id = ? AND s.principal = ? AND s.deleted_at IS NULL",
-        (session, principal.name),
-    )
+    owner = (principal.name, principal.kind)
+    return _one(tx, session, " AND s.principal = ? AND s.principal_kind = ?", owner, workspace)
+
+
+def load(tx: Tx, session: str, *, workspace: WorkspaceInfo) -> SessionInfo:
+    """Return a session for the kernel's own use, whosever it is. Raises `NotFound`."""
+    return _one(tx, session, "", (), workspace)
+
+
+def _one(tx: Tx, session: str, more: str, args: Sequence[Value], workspace: WorkspaceInfo) -> SessionInfo:
+    row = tx.one(f"SELECT {_COLUMNS} {_FROM} WHERE s.id = ? AND s.deleted_at IS NULL{more}", (session, *args))
     if row is None:
         raise NotFound(f"there is no session {session} in this workspace")
     return _info(row, workspace)
@@ -107,13 +115,23 @@ def find(tx: Tx, session: str, *, workspace: WorkspaceInfo, principal: Principal
 def newest(
     tx: Tx, *, workspace: WorkspaceInfo, principal: Principal, before: int | None, limit: int
 ) -> Sequence[SessionInfo]:
-    """Return root sessions of `principal`, the last changed first."""
-    rows = tx.execute(
-        f"SELECT {_COLUMNS} {_FROM} WHERE s.principal = ? AND s.parent IS NULL AND s.deleted_at IS NULL"
-        " AND s.updated_at < ? ORDER BY s.updated_at DESC, s.id DESC LIMIT ?",
-        (principal.name, before if before is not None else 1 << 62, limit),
+    """Return root sessions of `principal`, the last changed first; beyond `limit` those changed as late as the last.
+
+    So that the next page, of what changed before that, begins where this one ends.
+    """
+    owner = (principal.name, principal.kind)
+    listed = (
+        f"SELECT {_COLUMNS} {_FROM} WHERE s.principal = ? AND s.principal_kind = ? AND s.parent IS NULL"
+        " AND s.deleted_at IS NULL AND "
     )
-    return [_info(row, workspace) for row in rows]
+    order = " ORDER BY s.updated_at DESC, s.id DESC LIMIT ?"
+    rows = list(tx.execute(f"{listed}s.updated_at < ?{order}", (*owner, _END if before is None else before, limit)))
+    found = [_info(row, workspace) for row in rows]
+    if len(found) == limit:
+        last = (found[-1].updated_at, found[-1].id)
+        more = tx.execute(f"{listed}s.updated_at = ? AND s.id < ?{order}", (*owner, *last, _END))
+        found += [_info(row, workspace) for row in more]
+    return found
 
 
 def after(info: SessionInfo, event: Event) -> SessionInfo:
@@ -129,8 +147,8 @@ def after(info: SessionInfo, event: Event) -> SessionInfo:
 
 
 def _info(row: tuple[Any, ...], workspace: WorkspaceInfo) -> SessionInfo:
-    session, root, parent, agent, access, principal, origin, title, model, head = row[:10]
-    created, updated, stopped, archived, parked, directory, running = row[10:]
+    session, root, parent, agent, access, principal, kind, origin, title, model, head = row[:11]
+    created, updated, stopped, archived, parked, directory, running = row[11:]
     return SessionInfo(
         id=session,
         root=root,
@@ -140,6 +158,7 @@ def _info(row: tuple[Any, ...], workspace: WorkspaceInfo) -> SessionInfo:
         agent=agent,
         access=access,
         principal=principal,
+        principal_kind=kind,
         origin=origin,
         title=title,
         directory=directory,

@@ -23,7 +23,6 @@ from ..records import (
     Event,
     Foreign,
     Incoming,
-    Principal,
     Receipt,
     SessionInfo,
     State,
@@ -34,7 +33,7 @@ from ..records.storable import storable_text
 from ..recovery import is_cut, recover_tree, withdraw_message
 from ..turns import Desk, Turn
 from .prompts import PromptHandle
-from .rows import after, find, move
+from .rows import after, load, move
 from .seat import Seat
 
 T = TypeVar("T")
@@ -286,8 +285,7 @@ class LiveSession:
 
     async def _refresh(self) -> None:
         seat, info = self._seat, self._info
-        owner = Principal(name=info.principal)
-        self._info = await seat.database.read(lambda tx: find(tx, info.id, workspace=seat.workspace, principal=owner))
+        self._info = await seat.database.read(lambda tx: load(tx, info.id, workspace=seat.workspace))
 
     async def move(self, directory: str) -> None:
         """Be about another directory of the workspace. Raises `Conflict` while it runs."""
