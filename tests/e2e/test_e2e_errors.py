@@ -163,7 +163,8 @@ def test_a_key_that_is_wrong(person: Halo, tree: Tree, model: ModelServer) -> No
     model.forget()
     model.always(Script(status=401))
     person.env |= {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": KEY, "OPENAI_MODEL": "scripted"}
-    told(person.run("run", "hello", cwd=tree.path), "401", "The key is wrong or has expired: set a valid one.")
+    words = "401", "the key in OPENAI_API_KEY", "The key is wrong or has expired: set a valid one."
+    told(person.run("run", "hello", cwd=tree.path), *words)
     assert len(model.requests) == 1
     model.forget()
 
@@ -174,7 +175,7 @@ def test_a_model_that_is_down(person: Halo, tree: Tree) -> None:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
         person.env |= {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": KEY, "OPENAI_MODEL": "scripted"}
-        person.env |= {"HALO_MODEL_DEFAULT": "custom/scripted", "HALO_AGENT_MAX_RETRIES": "2"}
+        person.env["HALO_AGENT_MAX_RETRIES"] = "2"
         done = person.run("run", "-v", "hello", cwd=tree.path)
     assert (done.code, done.out) == (1, "")
     last = done.err.strip().splitlines()[-1]

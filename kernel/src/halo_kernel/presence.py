@@ -78,7 +78,7 @@ def is_served(home: Path) -> bool:
     try:
         with _lock_file(home).open() as file:
             return not _lock(file, shared=True)
-    except FileNotFoundError:
+    except OSError:  # no home, or one that we may not use: whoever starts a kernel on it is told why
         return False
 
 

@@ -185,7 +185,7 @@ class Kernel:
             stopping=self.stopping,
             limits=Limits(
                 idle_timeout=settings.of(ModelSettings).idle_timeout,
-                max_attempts=max(1, settings.of(AgentSettings).max_retries),
+                max_attempts=settings.of(AgentSettings).max_retries,
                 max_steps=settings.of(AgentSettings).max_steps,
                 result_chars=settings.of(LimitSettings).tool_result_render_chars,
             ),

@@ -88,7 +88,10 @@ class Workspaces:
             if agent is not None:
                 return agent
         known = ", ".join(agent.id for agent in self.agents(workspace)) or "none"
-        raise NotFound(f"there is no agent {name!r} in this workspace (there are: {known})")
+        raise NotFound(
+            f"there is no agent {name!r} in this workspace (there are: {known})",
+            advice=f"name one of them, or add .halo/agents/{name}/agent.yaml",
+        )
 
     async def busy(self) -> Sequence[WorkspaceInfo]:
         """Return the workspaces in which some process had a duty when it ended, or has one."""

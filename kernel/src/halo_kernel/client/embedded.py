@@ -57,10 +57,15 @@ def _run(work: Coroutine[Any, Any, None], up: _Up) -> None:
 
 async def _live(home: Path, path: str, options: dict[str, Any], up: _Up) -> None:
     from ..http import make_face
+    from ..log import configure
     from ..runtime import Kernel
+    from ..secrets import ensure_home
     from ..server.listening import hush, serving
+    from ..settings import LogSettings, load_kernel_settings
 
     loop = asyncio.get_running_loop()
+    ensure_home(home)
+    configure(load_kernel_settings(home, os.environ).of(LogSettings))
     kernel = await Kernel.start(home, embedded=True, **options)
 
     def stop() -> None:

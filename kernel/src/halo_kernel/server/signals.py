@@ -66,11 +66,18 @@ def stopped_by_signals(stop: Callable[[], None]) -> Generator[None]:
         stop()
 
     before = [signal.signal(each, handle) for each in watched]
+    _wake_for_signals()
     try:
         yield
     finally:
         for each, former in zip(watched, before, strict=True):
             signal.signal(each, former)
+
+
+def _wake_for_signals() -> None:
+    """Wake the loop for a signal that the system gave to another thread: only a loop with a handler of its own is."""
+    if threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGURG"):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGURG, int)
 
 
 async def parent_ended(pid: int) -> None:

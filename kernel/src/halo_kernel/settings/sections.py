@@ -45,7 +45,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """How agents work."""
 
     default: Annotated[str, Meta(description="Agent of a new session; empty: the workspace's best.")] = ""
-    max_retries: Annotated[int, Meta(ge=0, le=100, description="Repeats of a failed model call.")] = 5
+    max_retries: Annotated[int, Meta(ge=1, le=100, description="Attempts at one model call.")] = 5
     max_steps: Annotated[int, Meta(ge=1, description="Model calls in one turn.")] = 100
 
 

@@ -77,8 +77,7 @@ class Turn:
             return await self._stopped()
         except HaloError as error:
             kind = error.kind if isinstance(error, ModelError) else type(error).__name__
-            advice = f" — {error.advice}" if error.advice else ""
-            return await self._end("failed", bodies=self._cut("failed"), error=f"{error.message}{advice}", kind=kind)
+            return await self._end("failed", bodies=self._cut("failed"), error=_sentence(error), kind=kind)
         except Exception as error:
             logger("turns").error("turn failed", session=self._session, turn=self.id, exc_info=True)
             return await self._end(
@@ -357,6 +356,13 @@ class Turn:
         )
         self._desk.hooks.notify(hookspecs.run_finished, session=self._desk.session.info, result=result)
         return result
+
+
+def _sentence(error: HaloError) -> str:
+    """Return what went wrong, with which key if one was refused, and what to do next."""
+    key = error.credential if isinstance(error, ModelError) and error.kind == "account" else ""
+    used = f" (with the key in {key})" if key else ""
+    return f"{error.message}{used}" + (f" — {error.advice}" if error.advice else "")
 
 
 def _calls(content: Sequence[Block]) -> list[ToolCall]:

@@ -30,6 +30,7 @@ _ADVICE: dict[int, str] = {
     402: "The account has no credit left: add some, or choose another model.",
     403: "The key may not use this model, or not from here: check the account's rights.",
     404: "Check the model's name and the base URL, which usually ends in /v1.",
+    429: "Wait a while, or choose another model.",
 }
 
 
@@ -100,7 +101,7 @@ def _kind(status: int | None, words: str) -> ModelErrorKind:
 def _advice(kind: ModelErrorKind, status: int, said: str) -> str:
     if kind == "overflow":
         return "The conversation is longer than the model's context: start a new session or choose a larger model."
-    if kind == "account" and status not in _ADVICE:
+    if kind == "account" and status not in (401, 403):
         return _ADVICE[402]
     if _NO_TOOLS.search(said):
         return "Choose a model that can call tools."

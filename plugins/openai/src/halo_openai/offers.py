@@ -69,11 +69,14 @@ def _custom(vendor: Vendor) -> Sequence[Offer]:
 
 def _local(vendor: Vendor, found: Found) -> Sequence[Offer]:
     where = vendor.endpoint.shown
+    custom = _is_custom(vendor)
+    named = vendor.default_model if custom else ""
+    if not found.answers and named:
+        # A person named this very model: it fails where they see it, and nothing else answers in its place.
+        return [_ready(vendor, named, f"named in the settings, though nothing answers at {where} now", _KEYED)]
     if not found.answers:
         start = vendor.manifest.start or "start it"
         return [_not(vendor, f"nothing answers at {where}: {start}")]
-    custom = _is_custom(vendor)
-    named = vendor.default_model if custom else ""
     if found.models is None and not named:
         return [_not(vendor, f"what answers at {where} lists no models: " + _other(custom))]
     served = {model.id: model.context_window for model in found.models or ()}

@@ -126,4 +126,4 @@ def _failures(service: str, endpoint: Endpoint) -> Generator[None]:
         advice = "Check that it runs." if endpoint.is_loopback else "Check the network."
         raise ModelError(f"{where} cannot be reached: {error.strerror}", kind="network", advice=advice) from None
     except (aiohttp.ClientError, ConnectionError, OSError) as error:
-        raise ModelError(f"{where} broke off: {type(error).__name__}", kind="network") from None
+        raise ModelError(f"{where} broke off in the middle", kind="network", advice="Try again.") from error
