@@ -189,6 +189,11 @@ async def test_a_storage_that_never_lets_a_turn_end_parks_the_session(
         assert "send a message" in seen[-1] and len(model.requests) == 3
         await asyncio.sleep(0.2)
         assert len(model.requests) == 3 and session.info.parked
+        written: list[int] = []
+        faulty.before = lambda place, number: written.append(number) if place.name == "halo" else None
+        session.stir()  # type: ignore[attr-defined]
+        await asyncio.sleep(0.1)
+        assert written == [], "a parked session is silent"
         partial = session._seat.feed.partial(session.info.id)  # type: ignore[attr-defined]
         assert partial is None, "nothing is shown as unfinished"
         faulty.before = None

@@ -17,8 +17,8 @@ def parse_access(name: str) -> Access:
 
 
 def fold_access(*levels: Access) -> Access:
-    """Return the lowest of `levels`: a chain is worth its weakest link."""
-    return min(levels, key=_ORDER.index)
+    """Return the lowest of `levels`: a chain is worth its weakest link. Raises `BadInput` for what is no level."""
+    return min(map(parse_access, levels), key=_ORDER.index)
 
 
 def permits(level: Access, tool: ToolSpec) -> bool:

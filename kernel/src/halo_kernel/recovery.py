@@ -36,6 +36,11 @@ def is_cut(tx: Tx, root: str, *, session: str, boot: str) -> bool:
     return bool(_cut(tx, root, session, boot))
 
 
+def is_parked(tx: Tx, root: str) -> bool:
+    """Tell whether a tree waits for a person after one cut too many."""
+    return tx.one("SELECT 1 FROM sessions WHERE id = ? AND parked = 1", (root,)) is not None
+
+
 def _cut(tx: Tx, root: str, session: str, boot: str) -> list[tuple[str, str, str]]:
     rows = tx.execute(
         "SELECT session, turn, boot FROM runs WHERE root = ? AND (boot <> ? OR session = ?)", (root, boot, session)

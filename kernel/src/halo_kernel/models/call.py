@@ -136,9 +136,13 @@ def _raise_failure(provider: str, listening: asyncio.Task[None]) -> None:
 async def _hang_up(provider: str, listening: asyncio.Task[None], chunks: AsyncGenerator[Chunk, None]) -> None:
     await end_task(listening, name=f"stream of {provider}", within=CLOSE_SECONDS)
     if listening.done():
-        closing = asyncio.ensure_future(contained(chunks.aclose()))
+        closing = asyncio.ensure_future(contained(_close(chunks)))
         await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
         await end_task(closing, name=f"close of {provider}", within=0.1)
+
+
+async def _close(chunks: AsyncGenerator[Chunk, None]) -> None:
+    await chunks.aclose()
 
 
 def _checked(chunk: object) -> object:

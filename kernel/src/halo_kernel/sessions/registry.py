@@ -9,10 +9,11 @@ from typing import Literal
 
 from ..access import fold_access
 from ..contracts import Tx
-from ..errors import NotFound, StorageUnavailable
+from ..errors import BadInput, NotFound, StorageUnavailable
 from ..inbox import waiting
 from ..log import logger
 from ..records import Access, AgentSpec, Event, Principal, SessionInfo
+from ..records.storable import storable_text
 from ..recovery import is_cut
 from . import rows
 from .seat import Seat
@@ -147,6 +148,9 @@ class Sessions:
         access: Access | None = None,
         title: str = "",
     ) -> None:
+        for field, text in (("title", title), ("origin", origin)):
+            if storable_text(text) != text:
+                raise BadInput(f"{field} must not contain U+0000 or surrogates", field=field)
         spec: AgentSpec = seat.find_agent(seat.workspace, agent)
         level = fold_access(principal.access, access or principal.access)
         journal, at = seat.clock.new_id(), seat.clock.now()

@@ -30,7 +30,7 @@ from ..records import (
     is_foreign,
 )
 from ..records.storable import storable_text
-from ..recovery import is_cut, recover_tree, withdraw_message
+from ..recovery import is_cut, is_parked, recover_tree, withdraw_message
 from ..turns import Desk, Turn
 from .prompts import PromptHandle
 from .rows import after, load, move
@@ -220,8 +220,13 @@ class LiveSession:
         await self._settle_elsewhere()
 
     def _owed(self, tx: Tx) -> tuple[list[Waiting], bool, bool]:
-        """Return what the next turn answers, whether more waits, and whether an earlier turn has no end."""
+        """Return what the next turn answers, whether more waits, and whether an earlier turn has no end.
+
+        A parked tree owes nothing: not even its lease is taken, which other processes would hear.
+        """
         info = self._info
+        if is_parked(tx, info.root):
+            return [], False, False
         cut = self._desk is None and is_cut(tx, info.root, session=info.id, boot=self._seat.boot)
         rows = waiting(tx, info.id)
         batch = next_batch(rows)
