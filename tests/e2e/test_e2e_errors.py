@@ -131,12 +131,13 @@ def without_power_over_files() -> list[str]:
     return ["setpriv", "--bounding-set", "-dac_override,-dac_read_search,-fowner"]
 
 
-def test_a_home_that_cannot_be_one(halo: Halo, tree: Tree, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_home_that_cannot_be_one(halo: Halo, tree: Tree, tmp_path: Path, command: list[str]) -> None:
     """A home that is a file is named with what to set."""
     place = tmp_path / "a file"
     place.write_text("mine")
     halo.env["HALO_HOME"] = str(place)
-    told(halo.run("serve", cwd=tree.path), str(place), "cannot be used", "Set HALO_HOME to a folder")
+    told(halo.run(*command, cwd=tree.path), str(place), "cannot be used", "Set HALO_HOME to a folder")
     assert place.read_text() == "mine"
     assert not (tree.path / ".halo").exists()
     assert halo.gone()
