@@ -179,6 +179,7 @@ class Turn:
 
     async def _ask(self, context: Context, offer: Offer) -> Answer:
         desk, wish = self._desk, self._desk.session.agent.model
+        self._kept_at = desk.clock.monotonic()
         request = ModelRequest(
             model=self._model.partition("/")[2],
             system=context.system,
