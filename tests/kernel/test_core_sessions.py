@@ -27,7 +27,7 @@ from halo_kernel import (
     TurnEnded,
     hook,
 )
-from halo_kernel.testing import Answer, Calls, Hang, NoteTool, ScriptedModel, VirtualClock, running_kernel
+from halo_kernel.testing import Answer, Calls, Hang, NoteTool, Pieces, ScriptedModel, VirtualClock, running_kernel
 
 
 async def a_session(kernel: Kernel, folder: Path) -> Session:
@@ -260,6 +260,67 @@ async def test_what_gave_way_to_a_message_that_is_withdrawn_is_answered(tmp_path
         held.free.set()
         assert (await soon(first)).text == "done"
         assert "newer" not in inputs(await journal(session))
+
+
+async def test_a_cancel_between_two_turns_is_heard(tmp_path: Path) -> None:
+    """A message whose turn has given way is cancelled with the turn that takes over, though that has not begun."""
+    held, reached, free = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    note = NoteTool(wait=lambda call: held.wait())
+    model = ScriptedModel([Calls([("note", {"text": "x"})]), Hang()])
+    async with running_kernel(tmp_path / "home", model=model, tools=[note]) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        first = session.prompt(Incoming(text="run"))
+        await until(lambda: note.seen)
+        await session.submit(Incoming(text="newer"))
+        database: Any = kernel.workspaces.seats[session.info.workspace].database
+        read = database.read
+
+        async def later(fn: Any) -> Any:
+            if fn.__name__ == "_owed":
+                reached.set()
+                await free.wait()
+            return await read(fn)
+
+        database.read = later
+        held.set()
+        await asyncio.wait_for(reached.wait(), 5)
+        first.cancel()
+        await asyncio.sleep(0.05)
+        free.set()
+        assert (await soon(first)).outcome == "cancelled"
+
+
+async def test_a_hard_interrupt_does_not_hit_its_own_turn(tmp_path: Path) -> None:
+    """A message that a turn has taken before its sender hears of it does not abort that turn."""
+    model = ScriptedModel([Hang()])
+    async with running_kernel(tmp_path / "home", model=model) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        message = Incoming(text="now", mode="interrupt_hard")
+        receipt = await session.submit(message)
+        await until(lambda: model.active)
+        session._arrived(message, receipt)  # type: ignore[attr-defined]
+        await asyncio.sleep(0.05)
+        assert model.active and session.info.state == "running"
+
+
+async def test_a_tree_keeps_its_lease_while_one_of_its_sessions_works(tmp_path: Path) -> None:
+    """Sessions of a tree share its lease: one that rests or closes does not take it from under another."""
+    model = ScriptedModel([Answer("root"), Answer("child"), Pieces(["a ", "b"], 0.1)])
+    async with running_kernel(tmp_path / "home", model=model) as kernel:
+        root = await a_session(kernel, tmp_path / "w")
+        other = await a_session(kernel, tmp_path / "w")
+        name, seat = root.info.id, kernel.workspaces.seats[root.info.workspace]
+        sql, args = "UPDATE sessions SET root = ?, parent = ? WHERE id = ?", (name, name, other.info.id)
+        await seat.database.write(lambda tx: tx.one(sql, args))
+        await other.close("abort")  # type: ignore[attr-defined]
+        child = await again(kernel, other)
+        assert (await soon(root.prompt(Incoming(text="one")))).text == "root"
+        assert (await soon(child.prompt(Incoming(text="two")))).text == "child"
+        handle = root.prompt(Incoming(text="three"))
+        await until(lambda: model.active)
+        child.doze()  # type: ignore[attr-defined]
+        await child.close("abort")  # type: ignore[attr-defined]
+        assert (await soon(handle)).text == "a b"
 
 
 async def test_the_cancel_of_a_repeat_settles(tmp_path: Path) -> None:

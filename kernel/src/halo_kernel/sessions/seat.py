@@ -100,6 +100,10 @@ class Seat:
                 del self._rested[name]
                 other.doze()
 
+    def works_under(self, lease: Lease) -> bool:
+        """Tell whether a session of the tree still needs its lease."""
+        return any(session.lease == lease for session in self.sessions.values())
+
     def left(self, session: LiveSession) -> None:
         """A session is closed; a newer one of the same id stays."""
         for found in (self.sessions, self._rested):

@@ -74,6 +74,11 @@ class LiveSession:
         return self._driver is not None or bool(self._writes)
 
     @property
+    def lease(self) -> Lease | None:
+        """The tree's lease, while this session works under it."""
+        return self._lease
+
+    @property
     def closed(self) -> bool:
         """Whether it is closed or closing."""
         return self._closing is not None
@@ -137,7 +142,7 @@ class LiveSession:
             withdrawn = False
         if withdrawn:
             self._settle_rows([row], TurnResult(session=session, turn="", outcome="cancelled"))
-        elif self._turn is not None and row in {*self._yielded, *(waiting.row for waiting in self._turn.rows)}:
+        elif self._turn is not None and row in {*self._yielded, *self._turn.numbers}:
             self._turn.token.request("cancelled")
         self.stir()
 
@@ -157,8 +162,9 @@ class LiveSession:
     def _arrived(self, message: Incoming, receipt: Receipt) -> None:
         self._stirred.set()
         self._seat.hooks.notify(hookspecs.message_received, session=self.info, receipt=receipt)
-        if message.mode == "interrupt_hard" and self._turn is not None:
-            self._turn.token.request("interrupted")
+        turn = self._turn
+        if message.mode == "interrupt_hard" and turn is not None and receipt.row not in turn.numbers:
+            turn.token.request("interrupted")
         self.wake()
 
     def _check_open(self) -> None:
@@ -235,6 +241,8 @@ class LiveSession:
     async def _take_turn(self, desk: Desk, batch: list[Waiting]) -> bool:
         """Run one turn and settle its handles; false when it was landed for a shutdown."""
         turn = self._turn = Turn(desk, batch, context_digest=self._digest)
+        if any(handle.cancelled for row in self._yielded for handle in self._prompts.get(row, ())):
+            turn.token.request("cancelled")
         try:
             result = await turn.run()
         finally:
@@ -248,7 +256,7 @@ class LiveSession:
 
     def _finish(self, turn: Turn, result: TurnResult) -> None:
         """Settle the handles of a turn's rows; those of a turn that gave way are settled by the next one."""
-        self._yielded += [row.row for row in turn.rows]
+        self._yielded += turn.numbers
         if result.outcome != "yielded":
             rows, self._yielded = self._yielded, []
             self._settle_rows(rows, result)
@@ -311,7 +319,7 @@ class LiveSession:
     async def _give_back(self) -> None:
         lease, self._lease = self._lease, None
         try:
-            if lease is not None:
+            if lease is not None and not self._seat.works_under(lease):
                 await lease.release()
         except HaloError as error:  # then it is free when this process has ended
             logger("sessions").warning("lease not given back", session=self._info.id, error=error.message)

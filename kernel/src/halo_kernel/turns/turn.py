@@ -63,6 +63,11 @@ class Turn:
         self._steps = 0
         self._kept_at = 0.0
 
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of its inbox rows."""
+        return [row.row for row in self.rows]
+
     async def run(self) -> TurnResult | None:
         """Run to the end and return the result; None when its rows were settled by somebody else before it began.
 
@@ -91,7 +96,7 @@ class Turn:
             return False
         titled = storable_text(_title(desk.session.info.title, inputs))
         first = rows[0]
-        start = TurnStarted(rows=tuple(row.row for row in rows), cause=first.cause, access=first.access)
+        start = TurnStarted(rows=tuple(self.numbers), cause=first.cause, access=first.access)
 
         def write(tx: Tx) -> tuple[Event, ...]:
             if not consume(tx, rows, self.id):
