@@ -429,24 +429,45 @@ async def test_stopping_lands_the_turn_and_the_next_boot_goes_on(tmp_path: Path)
         assert "question" in str(second.requests[0].messages) and "restarted" in str(second.requests[0].messages)
 
 
+async def uncleanly(kernel: Kernel, folder: Path) -> None:
+    """Make the last stop one that landed nothing, as after a crash."""
+    workspace = await kernel.host.workspaces.open(folder)
+    await kernel.workspaces.seats[workspace.id].database.write(lambda tx: tx.one("UPDATE runs SET landed = 0"))
+
+
 async def test_the_third_crash_in_a_row_parks_the_tree(tmp_path: Path) -> None:
     """A tree whose run was active at three unclean boots is parked; a person's message frees it."""
     home, folder = tmp_path / "home", tmp_path / "w"
     name = workspace = ""
     for boot in range(3):
         model = ScriptedModel([Hang()])
-        async with running_kernel(home, model=model) as kernel:
+        async with running_kernel(home, model=model, recover=False) as kernel:
             if boot == 0:
                 session = await a_session(kernel, folder)
                 name, workspace = session.info.id, session.info.workspace
                 await session.submit(Incoming(text="deadly"))
+            await uncleanly(kernel, folder)
+            await kernel.recover()
             await until(lambda model=model: model.active)
     model = ScriptedModel()
-    async with running_kernel(home, model=model) as kernel:
+    async with running_kernel(home, model=model, recover=False) as kernel:
+        await uncleanly(kernel, folder)
+        await kernel.recover()
         session = await kernel.host.sessions.open(name, workspace=workspace, principal=OPERATOR)
         await asyncio.sleep(0.3)
         assert model.requests == []
         assert (await session.prompt(Incoming(text="and now?")).result).outcome == "succeeded"
+
+
+async def test_clean_stops_park_nothing(tmp_path: Path) -> None:
+    """However often a server is stopped in the middle of a long turn, the next start goes on with it."""
+    home, folder = tmp_path / "home", tmp_path / "w"
+    for boot in range(5):
+        model = ScriptedModel([Hang()])
+        async with running_kernel(home, model=model) as kernel:
+            if boot == 0:
+                await (await a_session(kernel, folder)).submit(Incoming(text="long"))
+            await until(lambda model=model: model.active)
 
 
 async def test_live_and_replayed_folds_agree(tmp_path: Path) -> None:

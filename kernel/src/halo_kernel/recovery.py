@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from .contracts import Clock, Database, Lease, Tx
@@ -41,11 +42,22 @@ def is_parked(tx: Tx, root: str) -> bool:
     return tx.one("SELECT 1 FROM sessions WHERE id = ? AND parked = 1", (root,)) is not None
 
 
-def _cut(tx: Tx, root: str, session: str, boot: str) -> list[tuple[str, str, str]]:
+@dataclass(frozen=True)
+class _Cut:
+    """A turn that nobody runs; `landed` by a clean stop of its process."""
+
+    session: str
+    turn: str
+    boot: str
+    landed: bool
+
+
+def _cut(tx: Tx, root: str, session: str, boot: str) -> list[_Cut]:
     rows = tx.execute(
-        "SELECT session, turn, boot FROM runs WHERE root = ? AND (boot <> ? OR session = ?)", (root, boot, session)
+        "SELECT session, turn, boot, landed FROM runs WHERE root = ? AND (boot <> ? OR session = ?)",
+        (root, boot, session),
     )
-    return [(str(name), str(turn), str(whose)) for name, turn, whose in rows]
+    return [_Cut(name, turn, whose, bool(landed)) for name, turn, whose, landed in rows]
 
 
 async def recover_tree(
@@ -54,19 +66,20 @@ async def recover_tree(
     """End every turn of the tree that no process runs any more, nudge the root, and return what was written.
 
     Those are the turns of other boots, and the one of `session`, which is about to be opened and was let down by its
-    storage. The third in a row parks the tree instead. All of it is one transaction under the lease.
+    storage. The third in a row that no clean stop landed parks the tree instead. All of it is one transaction under the
+    lease.
     """
     now = clock.now()
 
     def write(tx: Tx) -> tuple[Event, ...]:
         lease.check(tx)
-        cut = _cut(tx, root, session, boot)
-        parked = bool(cut) and _count_crash(tx, root)
+        cuts = _cut(tx, root, session, boot)
+        parked = not all(cut.landed for cut in cuts) and _count_crash(tx, root)
         rest = _PARKED if parked else ""
-        events = [event for name, _, whose in cut for event in _end_turn(tx, name, _WHY[whose != boot] + rest, now)]
-        if cut and not parked:
-            crashed = any(whose != boot for _, _, whose in cut)
-            _nudge(tx, root, _text(root, [name for name, _, _ in cut], now, _HOW[crashed]), f"{boot}:{cut[0][1]}", now)
+        events = [event for cut in cuts for event in _end_turn(tx, cut.session, _WHY[cut.boot != boot] + rest, now)]
+        if cuts and not parked:
+            how = _HOW[any(cut.boot != boot for cut in cuts)]
+            _nudge(tx, root, _text(root, [cut.session for cut in cuts], now, how), f"{boot}:{cuts[0].turn}", now)
         return tuple(events)
 
     return await database.write(write)

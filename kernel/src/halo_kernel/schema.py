@@ -72,7 +72,8 @@ CREATE TABLE runs(
     root TEXT NOT NULL,
     turn TEXT NOT NULL,
     boot TEXT NOT NULL,
-    started_at INTEGER NOT NULL
+    started_at INTEGER NOT NULL,
+    landed INTEGER NOT NULL DEFAULT 0
 );
 """,
     ),

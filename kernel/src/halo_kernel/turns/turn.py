@@ -241,10 +241,14 @@ class Turn:
 
     def _keep_partial(self, reply: str, text: str) -> None:
         """Store what has been streamed; a failure costs only the partial, the answer itself is written later."""
-        desk, values = self._desk, (reply, text, self._session, self.id)
+        task = asyncio.ensure_future(self._desk.database.write(self._partial(reply, text)))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _partial(self, reply: str, text: str) -> Callable[[Tx], None]:
+        lease, values = self._desk.lease, (reply, text, self._session, self.id)
 
         def write(tx: Tx) -> None:
-            desk.lease.check(tx)
+            lease.check(tx)
             tx.execute(
                 "INSERT INTO partials(session, turn, reply, text) SELECT session, turn, ?, ? FROM runs"
                 " WHERE session = ? AND turn = ? ON CONFLICT(session) DO UPDATE"
@@ -252,8 +256,7 @@ class Turn:
                 values,
             )
 
-        task = asyncio.ensure_future(desk.database.write(write))
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return write
 
     async def _discard(self, attempt: Attempt, error: ModelError) -> None:
         self._attempt = None
@@ -319,13 +322,27 @@ class Turn:
         self._desk.feed.forget_partial(self._session)
 
     async def _stopped(self) -> TurnResult | None:
-        attempt = self._attempt
         if self.token.reason == "landed":
-            if attempt is not None and attempt.text:
-                self._keep_partial(attempt.reply, attempt.text)
+            await self._land()
             return None
         outcome: Outcome = "interrupted" if self.token.reason == "interrupted" else "cancelled"
         return await self._end(outcome, bodies=self._cut(outcome))
+
+    async def _land(self) -> None:
+        """Leave the turn for the next boot, with what has been streamed; unlike after a crash it is not to blame."""
+        attempt, where = self._attempt, (self._session, self.id)
+        keep = self._partial(attempt.reply, attempt.text) if attempt is not None and attempt.text else None
+
+        def write(tx: Tx) -> tuple[Event, ...]:
+            tx.execute("UPDATE runs SET landed = 1 WHERE session = ? AND turn = ?", where)
+            if keep is not None:
+                keep(tx)
+            return ()
+
+        try:
+            await self._desk.commit(write)
+        except HaloError as error:
+            logger("turns").warning("turn not landed", session=self._session, turn=self.id, error=error.message)
 
     def _cut(self, reason: str) -> list[Body]:
         """Return what was streamed of an answer that is not in the journal."""
