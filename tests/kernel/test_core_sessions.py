@@ -298,9 +298,29 @@ async def test_a_hard_interrupt_does_not_hit_its_own_turn(tmp_path: Path) -> Non
         message = Incoming(text="now", mode="interrupt_hard")
         receipt = await session.submit(message)
         await until(lambda: model.active)
+        session._hard = 0  # type: ignore[attr-defined]
         session._arrived(message, receipt)  # type: ignore[attr-defined]
         await asyncio.sleep(0.05)
         assert model.active and session.info.state == "running"
+
+
+async def test_a_hard_interrupt_of_another_process_aborts_at_once(tmp_path: Path) -> None:
+    """The process that holds the tree hears a hard interrupt wherever it was accepted, once, and answers it."""
+    (tmp_path / "w").mkdir()
+    model = ScriptedModel([Hang(), Answer("answered")])
+    async with running_kernel(tmp_path / "a", model=model) as first, running_kernel(tmp_path / "b") as second:
+        sessions: list[Session] = []
+        for kernel in (first, second):
+            workspace = await kernel.host.workspaces.open(tmp_path / "w")
+            sessions.append(
+                await kernel.host.sessions.open("shared", workspace=workspace.id, principal=OPERATOR, create=True)
+            )
+        mine, other = sessions
+        long = mine.prompt(Incoming(text="long"))
+        await until(lambda: model.active)
+        hard = other.prompt(Incoming(text="now", mode="interrupt_hard"))
+        assert (await soon(long)).outcome == "interrupted"
+        assert (await soon(hard)).text == "answered"
 
 
 async def test_a_tree_keeps_its_lease_while_one_of_its_sessions_works(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -122,13 +122,13 @@ class Seat:
 
     async def _look_around(self) -> None:
         try:
-            names = await self.database.read(_sessions_with_waiting_rows)
+            found = await self.database.read(_sessions_with_waiting_rows)
         except StorageUnavailable as error:
             logger("sessions").warning("could not look for messages of other processes", error=error.message)
-            names = list(self.sessions)
-        for name in names:
+            found = dict.fromkeys(self.sessions, 0)
+        for name, hard in found.items():
             if (session := self.sessions.get(name)) is not None:
-                session.stir()
+                session.stir(hard)
 
 
 def _wrong(spec: object, others: Collection[str]) -> str:
@@ -140,5 +140,10 @@ def _wrong(spec: object, others: Collection[str]) -> str:
     return "another one has its name" if spec.name in others else ""
 
 
-def _sessions_with_waiting_rows(tx: Tx) -> Sequence[str]:
-    return [str(row[0]) for row in tx.execute("SELECT DISTINCT session FROM inbox WHERE state = 'waiting'")]
+def _sessions_with_waiting_rows(tx: Tx) -> dict[str, int]:
+    """Return the sessions where something waits, each with the last row that wants to interrupt at once, or 0."""
+    found = tx.execute(
+        "SELECT session, max(CASE WHEN mode = 'interrupt_hard' THEN id ELSE 0 END) FROM inbox"
+        " WHERE state = 'waiting' GROUP BY session"
+    )
+    return {str(session): int(hard) for session, hard in found}

@@ -59,6 +59,7 @@ class LiveSession:
         self._yielded: list[int] = []
         self._writes: set[asyncio.Task[Any]] = set()
         self._digest = ""
+        self._hard = 0
         self._retrying = False
         self._closing: asyncio.Task[None] | None = None
 
@@ -160,12 +161,8 @@ class LiveSession:
         )
 
     def _arrived(self, message: Incoming, receipt: Receipt) -> None:
-        self._stirred.set()
         self._seat.hooks.notify(hookspecs.message_received, session=self.info, receipt=receipt)
-        turn = self._turn
-        if message.mode == "interrupt_hard" and turn is not None and receipt.row not in turn.numbers:
-            turn.token.request("interrupted")
-        self.wake()
+        self.stir(receipt.row if message.mode == "interrupt_hard" else 0)
 
     def _check_open(self) -> None:
         if self._closing is not None:
@@ -187,9 +184,13 @@ class LiveSession:
 
     # Running
 
-    def stir(self) -> None:
-        """Something may wait that did not come by `submit`: from another process, or from before a crash."""
+    def stir(self, hard: int = 0) -> None:
+        """Something may wait; inbox row `hard`, if it is new and not the active turn's own, aborts that turn."""
         self._stirred.set()
+        if hard > self._hard:
+            self._hard = hard
+            if self._turn is not None and hard not in self._turn.numbers:
+                self._turn.token.request("interrupted")
         self.wake()
 
     def wake(self) -> None:
