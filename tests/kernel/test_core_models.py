@@ -315,6 +315,17 @@ async def test_thinking_alone_is_no_answer(tmp_path: Path) -> None:
         assert reasons == ["empty"]
 
 
+async def test_thinking_up_to_the_limit_is_an_error_that_says_so(tmp_path: Path) -> None:
+    """A model that used its whole answer up for thinking is not asked the same again; the turn says what to do."""
+    model = Odd(chunks(ThinkingDelta("hmm"), Stop("length")))
+    async with running_kernel(tmp_path / "home", model=model) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        result = await ask(session)
+        assert (result.outcome, result.kind) == ("failed", "refused") and "longer answers" in result.error
+        assert len(model.requests) == 1
+        await goes_on(session)
+
+
 async def test_ten_thousand_calls_in_one_answer(tmp_path: Path) -> None:
     """However many calls an answer has, each gets its result in order, and the turn goes on."""
     many = [ToolCall(f"{i}", "nope", {"n": i}) for i in range(9_900)]

@@ -182,8 +182,8 @@ def _answer(attempt: Attempt, clock: Clock) -> Answer:
     if attempt.text:
         content.append(Text(attempt.text))
     content += [ToolCall(clock.new_id(64), call.name, call.arguments) for call in attempt.calls]
-    if not attempt.text.strip() and not attempt.calls and attempt.stop.reason in ("end", "tools"):
-        raise ModelError("the model answered with nothing", kind="empty")
+    if not attempt.text.strip() and not attempt.calls and attempt.stop.reason != "refusal":
+        raise _nothing(attempt.stop)
     end = clock.monotonic()
     return Answer(
         reply=attempt.reply,
@@ -194,6 +194,16 @@ def _answer(attempt: Attempt, clock: Clock) -> Answer:
         first_ms=round(((attempt.first or end) - attempt.started) * 1000),
         ms=round((end - attempt.started) * 1000),
     )
+
+
+def _nothing(stop: Stop) -> ModelError:
+    if stop.reason == "length":  # asking again would end the same way
+        return ModelError(
+            "the model reached the limit of its answer's length before it said anything",
+            kind="refused",
+            advice="let it think less, or allow longer answers",
+        )
+    return ModelError("the model answered with nothing", kind="empty")
 
 
 def _wait_before_next(error: ModelError, number: int) -> float:
