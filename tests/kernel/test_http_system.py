@@ -107,11 +107,12 @@ async def test_looking_at_a_link_does_not_use_it(browser: httpx.AsyncClient, fac
     assert (await browser.get(link)).status_code == 303
 
 
-async def test_guessing_links_locks_out(browser: httpx.AsyncClient) -> None:
-    """Five made-up links, and the address waits."""
-    for _ in range(5):
+async def test_made_up_links_keep_nobody_out(browser: httpx.AsyncClient, face: Front) -> None:
+    """Any page can send this browser to made-up links; a good one works all the same."""
+    link = await make_link(browser, face)
+    for _ in range(8):
         assert (await browser.get("/auth/link?token=guess")).status_code == 401
-    assert (await browser.get("/auth/link?token=guess")).status_code == 429
+    assert (await browser.get(link)).status_code == 303
 
 
 async def test_a_link_without_a_token_says_so(browser: httpx.AsyncClient) -> None:

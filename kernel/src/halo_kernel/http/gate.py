@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 from weakref import WeakValueDictionary
 
 from ..credentials import COOKIE, COOKIE_REFRESH
@@ -56,10 +56,12 @@ class Gate:
         """
         if route.auth in _ANYONE:
             return _ANYONE[route.auth], False
+        if route.auth == "operator" and (known := self._operator(connection)) is not None:
+            return known
         try:
             with self.credentials.attempts.judging(route.auth, address):
                 if route.auth == "operator":
-                    return self._operator(connection)
+                    self._refuse(connection)
                 return await self._vouched(connection, route.auth), False
         except Unauthorized:
             if route.optional:
@@ -79,20 +81,25 @@ class Gate:
             with self.credentials.attempts.judging(bucket, address):
                 yield
 
-    def _operator(self, connection: HTTPConnection) -> tuple[Principal, bool]:
-        """Return the caller of the kernel's own scheme.
+    def _operator(self, connection: HTTPConnection) -> tuple[Principal, bool] | None:
+        """Return the caller of the kernel's own scheme, None without the right token or cookie.
 
-        A cookie that does not fit counts as none: browsers send one server's cookies to every port of its host.
+        Nobody guesses these 256 bits, so others' guesses never keep their owner out.
         """
         token = _token(connection)
         if token:
-            if not self.credentials.is_token(token):
-                raise WrongCredentials("The token is wrong.", advice="Read it from this home's server file again.")
-            return OPERATOR, False
+            return (OPERATOR, False) if self.credentials.is_token(token) else None
         principal, age = self.credentials.cookies.read(connection.cookies.get(COOKIE, "")) or (None, 0.0)
-        if principal is None or principal.scheme != "operator":
-            raise Unauthorized("Sign in first.", advice="Open the link of `halo up`, or sign in with a password.")
-        return principal, age > COOKIE_REFRESH
+        return None if principal is None or principal.scheme != "operator" else (principal, age > COOKIE_REFRESH)
+
+    def _refuse(self, connection: HTTPConnection) -> NoReturn:
+        """Say what is wrong with a caller who is no operator.
+
+        A cookie that does not fit counts as none: browsers send one server's cookies to every port of its host.
+        """
+        if _token(connection):
+            raise WrongCredentials("The token is wrong.", advice="Read it from this home's server file again.")
+        raise Unauthorized("Sign in first.", advice="Open the link of `halo up`, or sign in with a password.")
 
     async def _vouched(self, connection: HTTPConnection, scheme: str) -> Principal:
         principal = await self.kernel.hooks.first(authenticate, request=connection, scheme=scheme)

@@ -108,9 +108,7 @@ class System:
         get, post = partial(Route, method="GET"), partial(Route, method="POST")
         return [
             get(path="/", handler=self.front, summary="Go to the front page", auth="public"),
-            get(
-                path="/auth/link", handler=self.follow_link, summary="Sign in by a link", optional=True, attempts="link"
-            ),
+            get(path="/auth/link", handler=self.follow_link, summary="Sign in by a link", optional=True),
             post(
                 path="/api/auth/link", handler=self.make_link, summary="Make a link", request=LinkWanted, reply=LinkMade
             ),
