@@ -159,7 +159,7 @@ async def test_files_that_are_no_database(tmp_path: Path) -> None:
     with pytest.raises(StorageUnavailable, match="no file"):
         await _open(tmp_path, [FIRST])
     (tmp_path / "a file").write_text("")
-    with pytest.raises(StorageUnavailable, match="cannot hold a database"):
+    with pytest.raises(StorageUnavailable, match="cannot be opened or made"):
         await _open(tmp_path / "a file" / "below", [FIRST])
 
 

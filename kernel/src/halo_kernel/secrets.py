@@ -26,9 +26,13 @@ def default_home(env: Mapping[str, str]) -> Path:
 
 
 def ensure_home(home: Path) -> Path:
-    """Make `global/`, `global/logs/` and `secrets/` (0700) in a home and return it. Raises `BadInput`."""
+    """Make `global/`, `global/logs/` and `secrets/` in a home and return it; all new ones are for their owner alone.
+
+    Raises `BadInput`.
+    """
     folder = home / "secrets"
     try:
+        home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         (home / "global" / "logs").mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         if folder.stat().st_mode & 0o077:

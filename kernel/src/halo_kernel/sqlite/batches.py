@@ -50,7 +50,10 @@ class Batches:
     def _begin(self) -> None:
         path = self._connection.path
         if identity(path) != self._identity:
-            raise StorageUnavailable(f"The database {path} was moved or removed while it was open.")
+            raise StorageUnavailable(
+                f"The database {path} was moved or removed while it was open.",
+                advice="Stop Halo and start it again; what was in the database is gone with it.",
+            )
         self._connection.command("BEGIN IMMEDIATE")
 
     def _singly(self, functions: Sequence[Function], error: BaseException) -> list[Outcome]:

@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def prepare(place: Place) -> Path:
-    """Return the file of a place, its folder created; a secret one is 0600 in a folder of 0700."""
+    """Return the file of a place, its folder created; a new file is 0600, a secret one lies in a folder of 0700."""
     if not _NAME.fullmatch(place.name):
         raise BadInput(f"{place.name!r} is no name of a database: letters, digits, '.', '_', '-'.", field="name")
     secret = place.scope == "secret"
@@ -29,13 +29,15 @@ def prepare(place: Place) -> Path:
         path = Path(os.path.realpath(place.directory)) / f"{place.name}.db"
         if path.is_symlink() or (path.exists() and not path.is_file()):
             raise StorageUnavailable(f"{path} is a link or no file; a database is opened only where it lies.")
+        with suppress(FileExistsError):  # an existing file may be open here: no descriptor of it is closed
+            path.touch(0o600, exist_ok=False)
         if secret:
             path.parent.chmod(0o700)
-            with suppress(FileExistsError):  # an existing file may be open here: no descriptor of it is closed
-                path.touch(0o600, exist_ok=False)
             path.chmod(0o600)
     except OSError as error:
-        raise StorageUnavailable(f"{place.directory} cannot hold a database: {error.strerror}.") from error
+        raise StorageUnavailable(
+            f"{place.directory}/{place.name}.db cannot be opened or made: {error.strerror}."
+        ) from error
     return path
 
 
