@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -162,6 +164,56 @@ def test_a_server_in_the_background_is_found_shown_and_stopped(halo: Halo, tmp_p
     assert halo.run("status").code == 1
     late = halo.run("stop")
     assert late.code == 1 and "No server" in late.err
+
+
+def deaf(halo: Halo, *words: str, cwd: Path) -> subprocess.Popen[bytes]:
+    """Start a command whose reader has gone already."""
+    ear, mouth = os.pipe()
+    os.close(ear)
+    command = [*halo.program, *words]
+    try:
+        return subprocess.Popen(
+            command, env=halo.env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=mouth, stderr=subprocess.PIPE
+        )
+    finally:
+        os.close(mouth)
+
+
+def test_a_reader_that_goes_leaves_the_server_in_the_background(halo: Halo, tmp_path: Path) -> None:
+    """`halo up -d | head -1` is done with 0, and the server stays; so is a second `up` that finds it."""
+    tree = grow(tmp_path)
+    words = ("up", "-d", "--no-browser", "--port", "0")
+    for _ in range(2):
+        up = deaf(halo, *words, cwd=tree.path)
+        assert (up.communicate(timeout=60)[1], up.returncode) == (b"", 0)
+        assert len(halo.processes()) == 1
+    shown = subprocess.run(
+        f"set -o pipefail; '{halo.program[-1]}' up --no-browser | head -1",
+        shell=True,
+        executable="/bin/bash",
+        env=halo.env,
+        cwd=tree.path,
+        capture_output=True,
+    )
+    assert (shown.returncode, shown.stderr, shown.stdout.count(b"\n")) == (0, b"", 1)
+    assert halo.run("status").code == 0
+    assert halo.run("stop").code == 0
+
+
+def test_a_reader_that_goes_leaves_the_server_in_the_foreground(halo: Halo, tmp_path: Path) -> None:
+    """`halo up | head -1` goes on serving until it is stopped, and then ends with 0."""
+    up = deaf(halo, "up", "--no-browser", "--port", "0", cwd=grow(tmp_path).path)
+    presence = halo.halo_home / "secrets" / "server.json"
+    while not presence.exists():
+        assert up.poll() is None
+        time.sleep(0.1)
+    with pytest.raises(subprocess.TimeoutExpired):
+        up.wait(2)
+    assert halo.run("status").code == 0
+    up.send_signal(signal.SIGTERM)
+    assert up.communicate(timeout=30)[1].count(b"Traceback") == 0
+    assert up.returncode == 0
+    assert halo.gone(1)
 
 
 def test_a_link_is_good_for_one_visitor(halo: Halo, tmp_path: Path) -> None:

@@ -267,6 +267,22 @@ def test_a_reader_that_goes_is_no_defect(served: Halo, model: ModelServer, tree:
     assert (plain.returncode, plain.stdout, plain.stderr) == (0, b"\\u53f7 is a letter\n", b"")
 
 
+def test_a_terminal_obeys_no_answer(served: Halo, model: ModelServer, tree: Tree) -> None:
+    """What would move the cursor or turn the writing is written out on a terminal, and stays in a pipe."""
+    raw, seen = "\x1b[2Jgone \u202etxt", "\\x1b[2Jgone \\u202etxt"
+    model.say(Script(text=raw))
+    assert served.run("run", "--new", "speak", cwd=tree.path).out == raw + "\n"
+    model.say(Script(text=raw))
+    screen = served.start("run", "--new", "-v", "title \x1b[31m", cwd=tree.path, terminal=True)
+    screen.press("\x04")
+    done = screen.end()
+    assert done.code == 0
+    assert done.out.count(seen) == 2
+    listed = served.start("sessions", cwd=tree.path, terminal=True).end()
+    assert "\\x1b[31m" in listed.out
+    assert "\x1b" not in done.out + listed.out
+
+
 def test_a_turn_that_fails_is_told_in_both_formats(person: Halo, model: ModelServer, tree: Tree) -> None:
     """A failed turn ends with 1: its sentence is on stderr as text, and in the object as JSON."""
     model.always(Script(status=400, body='{"error": {"message": "no such parameter"}}'))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -91,6 +92,17 @@ def test_a_deaf_server_is_killed_by_force(
     assert stop.command(["--force"]) == 0
     assert capsys.readouterr().out == "Killed.\n"
     assert server.wait(5) == -signal.SIGKILL
+
+
+def test_a_server_that_refuses_to_be_asked_is_told_by_a_signal(
+    home: Path, server: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server that does not take our credentials is stopped all the same, and cleanly."""
+    presence = home / "secrets" / "server.json"
+    presence.write_text(json.dumps({**json.loads(presence.read_text()), "token": "wrong"}))
+    assert stop.command([]) == 0
+    assert capsys.readouterr().out == "Stopped.\n"
+    assert server.wait(5) == 0
 
 
 def test_a_workspace_is_made_and_its_sessions_are_listed(

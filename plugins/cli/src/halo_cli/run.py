@@ -14,7 +14,7 @@ from halo_kernel import BadInput, Client, HaloError, connect, wanted_plugins
 
 from .follow import Reply, follow
 from .signals import Signalled, signals
-from .terminal import note, plain
+from .terminal import note, plain, shown
 from .workspaces import choose_folder, open_workspace, session_path
 
 
@@ -89,7 +89,7 @@ def _ask(client: Client, path: str, text: str, *, verbose: bool) -> Reply:
 
 
 def _watch(piece: str) -> None:
-    print(piece, end="", file=sys.stderr, flush=True)
+    print(shown(piece, sys.stderr), end="", file=sys.stderr, flush=True)
 
 
 def _interrupt(client: Client, path: str) -> None:
@@ -107,10 +107,10 @@ def _print(reply: Reply, session: str, format: str) -> None:
             "usage": reply.usage,
             "error": reply.error or None,
         }
-        print(json.dumps(answer, ensure_ascii=False, indent=2))
+        print(shown(json.dumps(answer, ensure_ascii=False, indent=2), sys.stdout))
         return
     if reply.text:
-        print(reply.text)
+        print(shown(reply.text, sys.stdout))
     if reply.outcome != "succeeded":
         note("halo: " + (reply.error or f"the turn was {reply.outcome or 'not finished'}"))
 

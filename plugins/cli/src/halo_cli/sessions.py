@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from datetime import datetime
 
 from halo_kernel import connect, wanted_plugins
 
-from .terminal import note
+from .terminal import note, shown
 from .workspaces import choose_folder, open_workspace, session_path
 
 
@@ -25,7 +26,7 @@ def command(argv: Sequence[str]) -> int:
         rows = client.get(f"{session_path(workspace)}?limit=200")["sessions"]
     for row in rows:
         when = datetime.fromtimestamp(row["updated_at"] / 1000).strftime("%Y-%m-%d %H:%M:%S")
-        print(f"{row['id']}  {when}  {row['title'][:40]}")
+        print(shown(f"{row['id']}  {when}  {row['title'][:40]}", sys.stdout))
     if not rows:
         note("No sessions found.")
     return 0

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from halo_kernel import Client, HaloError, default_home, find_server, is_served, read_presence
+from halo_kernel import Client, HaloError, Stopping, default_home, find_server, is_served, read_presence
 
 from .terminal import note
 
@@ -31,7 +31,7 @@ def command(argv: Sequence[str]) -> int:
         return 1
     pid = presence.pid
     # A server that hangs never answers: it is asked beside, and only its end is waited for.
-    threading.Thread(target=_ask, args=(client,), daemon=True).start()
+    threading.Thread(target=_ask, args=(client, pid), daemon=True).start()
     if _ended(home, _FORCED_PATIENCE if options.force else _PATIENCE):
         print("Stopped.")
         return 0
@@ -45,9 +45,15 @@ def command(argv: Sequence[str]) -> int:
     return 0 if killed else 1
 
 
-def _ask(client: Client) -> None:
-    with suppress(HaloError):
+def _ask(client: Client, pid: int) -> None:
+    """Ask the server to stop; one that refuses us, such as after too many wrong passwords, is told by a signal."""
+    try:
         client.post("/api/server/stop")
+    except Stopping:
+        return
+    except HaloError:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGTERM)
 
 
 def _ended(home: Path, seconds: float) -> bool:

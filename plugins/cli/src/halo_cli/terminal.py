@@ -2,15 +2,48 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 from halo_kernel import BadInput
+
+# C0 but for tab and newline, DEL, C1, and what turns the direction of writing: they would act instead of being read.
+_ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def note(text: str) -> None:
     """Say something about what happens."""
-    print(text, file=sys.stderr, flush=True)
+    print(shown(text, sys.stderr), file=sys.stderr, flush=True)
+
+
+def say(text: str) -> None:
+    """Print a line on stdout for whoever listens: when the reader has gone, it and what follows are lost quietly."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def shown(text: str, stream: TextIO | None) -> str:
+    """Return what to write to a stream for others' text: on a terminal it is `visible`, elsewhere as it is."""
+    return visible(text) if stream is not None and stream.isatty() else text
+
+
+def visible(text: str) -> str:
+    """Return a text in which characters that a terminal would obey are written out, such as `\\x1b`.
+
+    Tab and newline stay. From DEL on it is `\\u009b`, which JSON may hold: in JSON the others are written out already.
+    """
+    return _ACTING.sub(_written_out, text.replace("\r\n", "\n"))
+
+
+def _written_out(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}"
 
 
 def plain(text: str, field: str) -> str:

@@ -14,7 +14,7 @@ from halo_kernel import Client, default_home, find_server
 
 from .launch import ServerFailed, end, start, wait
 from .signals import Signalled, signals
-from .terminal import model_line
+from .terminal import model_line, say
 from .workspaces import choose_folder, open_workspace
 
 
@@ -24,7 +24,7 @@ def command(argv: Sequence[str]) -> int:
     folder, home = choose_folder(options.workspace), default_home(os.environ)
     client = find_server(home)
     if client is not None:
-        print(f"A server of {home} runs already at {client.url}.")
+        say(f"A server of {home} runs already at {client.url}.")
         return _show(client, folder, options, stop="`halo stop` stops it.")
     try:
         with signals():
@@ -63,13 +63,13 @@ def _other_starter(error: ServerFailed, home: Path, folder: Path, options: argpa
 def _show(client: Client, folder: Path, options: argparse.Namespace, *, stop: str) -> int:
     workspace, path = open_workspace(client, folder)
     link = client.post("/api/auth/link", {"next": f"/web/?workspace={quote(workspace)}"})["url"]
-    print(f"Halo runs at {client.url} with the workspace {path}.")
-    print(model_line(client.get("/api/models")))
+    say(f"Halo runs at {client.url} with the workspace {path}.")
+    say(model_line(client.get("/api/models")))
     if options.browser and _open(link):
-        print("The page is opening in your browser.")
+        say("The page is opening in your browser.")
     else:
-        print(f"Open this link within 5 minutes, it works once:\n  {link}")
-    print(stop, flush=True)
+        say(f"Open this link within 5 minutes, it works once:\n  {link}")
+    say(stop)
     return 0
 
 
