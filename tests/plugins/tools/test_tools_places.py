@@ -164,6 +164,8 @@ def test_a_tmp_that_is_a_link() -> None:
     for name in sorted(set(os.listdir("/")) - {"tmp", "real"}):
         path = f"/{name}"
         outer += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--dev-bind", path, path]
+    for path in sorted({path for path in (sys.prefix, *sys.path) if path.startswith("/tmp/") and os.path.isdir(path)}):
+        outer += ["--ro-bind", path, path.replace("/tmp", "/real", 1)]  # this very checkout may lie there
     script = (
         "import subprocess\n"
         "from halo_tools.jail import Bubblewrap, Jail\n"
