@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +15,11 @@ from halo_kernel import (
     Event,
     Foreign,
     Incoming,
-    Kernel,
     Session,
     StorageUnavailable,
     TurnEnded,
 )
-from halo_kernel.testing import Hang, ScriptedModel, running_kernel
-
-
-async def a_session(kernel: Kernel, folder: Path) -> Session:
-    folder.mkdir(exist_ok=True)
-    workspace = await kernel.host.workspaces.open(folder)
-    return await kernel.host.sessions.create(workspace=workspace.id, principal=OPERATOR)
-
-
-async def journal(session: Session) -> list[Event]:
-    return [update.event async for update in session.events() if update.event]
-
-
-async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
-    for _ in range(int(seconds / 0.01)):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come to pass")
+from halo_kernel.testing import Hang, ScriptedModel, a_session, journal, running_kernel, until
 
 
 async def test_a_follower_ends_with_its_database(tmp_path: Path) -> None:

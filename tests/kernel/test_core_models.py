@@ -9,15 +9,12 @@ from pathlib import Path
 import pytest
 
 from halo_kernel import (
-    OPERATOR,
     AssistantCut,
     AssistantDiscarded,
     AssistantMessage,
     Chunk,
-    Event,
     History,
     Incoming,
-    Kernel,
     ModelRequest,
     Offer,
     Session,
@@ -32,7 +29,7 @@ from halo_kernel import (
     UsageRecorded,
     View,
 )
-from halo_kernel.testing import NoteTool, ScriptedModel, VirtualClock, running_kernel
+from halo_kernel.testing import NoteTool, ScriptedModel, VirtualClock, a_session, journal, running_kernel
 
 Stream = Callable[[], AsyncGenerator[Chunk, None]]
 
@@ -62,16 +59,6 @@ def chunks(*items: object) -> Stream:
             yield item  # type: ignore[misc]
 
     return play
-
-
-async def a_session(kernel: Kernel, folder: Path) -> Session:
-    folder.mkdir(exist_ok=True)
-    workspace = await kernel.host.workspaces.open(folder)
-    return await kernel.host.sessions.create(workspace=workspace.id, principal=OPERATOR)
-
-
-async def journal(session: Session) -> list[Event]:
-    return [update.event async for update in session.events() if update.event]
 
 
 async def ask(session: Session, text: str = "go") -> TurnResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -25,19 +25,7 @@ from halo_kernel import (
     WorkspaceInfo,
     hook,
 )
-from halo_kernel.testing import Answer, FaultyStorage, Hang, ScriptedModel, Step, running_kernel
-
-
-async def journal(session: Session) -> list[Event]:
-    return [update.event async for update in session.events() if update.event]
-
-
-async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
-    for _ in range(int(seconds / 0.01)):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come to pass")
+from halo_kernel.testing import Answer, FaultyStorage, Hang, ScriptedModel, Step, journal, running_kernel, until
 
 
 async def reopened(kernel: Kernel, session: Session) -> Session:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,19 @@ from halo_kernel import (
     TurnEnded,
     hook,
 )
-from halo_kernel.testing import Answer, Calls, Hang, NoteTool, Pieces, ScriptedModel, VirtualClock, running_kernel
-
-
-async def a_session(kernel: Kernel, folder: Path) -> Session:
-    folder.mkdir(exist_ok=True)
-    workspace = await kernel.host.workspaces.open(folder)
-    return await kernel.host.sessions.create(workspace=workspace.id, principal=OPERATOR)
+from halo_kernel.testing import (
+    Answer,
+    Calls,
+    Hang,
+    NoteTool,
+    Pieces,
+    ScriptedModel,
+    VirtualClock,
+    a_session,
+    journal,
+    running_kernel,
+    until,
+)
 
 
 async def again(kernel: Kernel, session: Session) -> Session:
@@ -41,20 +47,8 @@ async def again(kernel: Kernel, session: Session) -> Session:
     return await kernel.host.sessions.open(info.id, workspace=info.workspace, principal=OPERATOR)
 
 
-async def journal(session: Session) -> list[Event]:
-    return [update.event async for update in session.events() if update.event]
-
-
 def inputs(events: list[Event]) -> list[str]:
     return [event.body.text for event in events if isinstance(event.body, InputAdded)]
-
-
-async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
-    for _ in range(int(seconds / 0.01)):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come to pass")
 
 
 async def soon(handle: Any) -> Any:

@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 from halo_kernel import (
-    OPERATOR,
     AssistantMessage,
     Event,
     History,
     Incoming,
     InputAdded,
-    Kernel,
     Place,
     Session,
     StorageUnavailable,
@@ -26,7 +24,17 @@ from halo_kernel import (
     Tx,
 )
 from halo_kernel.recovery import recover_tree
-from halo_kernel.testing import Answer, Calls, FaultyStorage, NoteTool, ScriptedModel, VirtualClock, running_kernel
+from halo_kernel.testing import (
+    Answer,
+    Calls,
+    FaultyStorage,
+    NoteTool,
+    ScriptedModel,
+    VirtualClock,
+    a_session,
+    journal,
+    running_kernel,
+)
 
 Before = Callable[[Place, int], Callable[[Tx], object] | None]
 WRITES = 11  # of the turn below, the acceptance of its message included
@@ -41,24 +49,6 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 def a_model() -> ScriptedModel:
     calls = Calls([("note", {"text": "a"}), ("note", {"text": "b"})], text="let me")
     return ScriptedModel([calls, Answer("done")], responder=lambda request: Answer("again"))
-
-
-async def a_session(kernel: Kernel, folder: Path) -> Session:
-    folder.mkdir(exist_ok=True)
-    workspace = await kernel.host.workspaces.open(folder)
-    return await kernel.host.sessions.create(workspace=workspace.id, principal=OPERATOR)
-
-
-async def journal(session: Session) -> list[Event]:
-    return [update.event async for update in session.events() if update.event]
-
-
-async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
-    for _ in range(int(seconds / 0.01)):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come to pass")
 
 
 def failing(first: int, count: int) -> Before:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from halo_kernel import (
-    OPERATOR,
     Call,
     ContextPart,
     Denial,
     Event,
     Incoming,
     InputAdded,
-    Kernel,
     PreparedInput,
     Receipt,
     Session,
@@ -27,25 +25,7 @@ from halo_kernel import (
     TurnEnded,
     hook,
 )
-from halo_kernel.testing import Answer, Calls, NoteTool, ScriptedModel, running_kernel
-
-
-async def a_session(kernel: Kernel, folder: Path) -> Session:
-    folder.mkdir(exist_ok=True)
-    workspace = await kernel.host.workspaces.open(folder)
-    return await kernel.host.sessions.create(workspace=workspace.id, principal=OPERATOR)
-
-
-async def journal(session: Session) -> list[Event]:
-    return [update.event async for update in session.events() if update.event]
-
-
-async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
-    for _ in range(int(seconds / 0.01)):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come to pass")
+from halo_kernel.testing import Answer, Calls, NoteTool, ScriptedModel, a_session, journal, running_kernel, until
 
 
 def finished(events: Sequence[Event]) -> list[ToolFinished]:

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from halo_kernel import OPERATOR, Incoming, ModelRequest, Text, Tool, hook
-from halo_kernel.testing import Hang, ScriptedModel, running_kernel
+from halo_kernel.testing import Hang, ScriptedModel, running_kernel, until
 
 
 def texts(request: ModelRequest) -> str:
     return " ".join(b.text for message in request.messages for b in message.content if isinstance(b, Text))
-
-
-async def until(condition: Callable[[], object]) -> None:
-    for _ in range(1000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it did not come to pass")
 
 
 class SlowOnce:

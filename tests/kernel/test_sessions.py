@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from halo_kernel import (
     Call,
     ContextPart,
     Denial,
-    Event,
     History,
     Incoming,
     InputAdded,
@@ -36,25 +34,20 @@ from halo_kernel import (
     View,
     hook,
 )
-from halo_kernel.testing import Answer, Calls, Fail, Hang, NoteTool, Pieces, ScriptedModel, VirtualClock, running_kernel
-
-
-async def a_session(kernel: Kernel, folder: Path, principal: Principal = OPERATOR) -> Session:
-    folder.mkdir(exist_ok=True)
-    workspace = await kernel.host.workspaces.open(folder)
-    return await kernel.host.sessions.create(workspace=workspace.id, principal=principal)
-
-
-async def journal(session: Session) -> list[Event]:
-    return [update.event async for update in session.events() if update.event]
-
-
-async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
-    for _ in range(int(seconds / 0.01)):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come to pass")
+from halo_kernel.testing import (
+    Answer,
+    Calls,
+    Fail,
+    Hang,
+    NoteTool,
+    Pieces,
+    ScriptedModel,
+    VirtualClock,
+    a_session,
+    journal,
+    running_kernel,
+    until,
+)
 
 
 async def test_a_message_is_answered(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from .faults import FaultyStorage
 from .kernels import SimplePlugin, running_kernel
 from .model import Answer, Calls, Fail, Hang, Pieces, ScriptedModel, Step
 from .servers import Front, front, listening
+from .sessions import a_session, journal, until
 from .tool import NoteTool
 
 __all__ = [
@@ -20,7 +21,10 @@ __all__ = [
     "SimplePlugin",
     "Step",
     "VirtualClock",
+    "a_session",
     "front",
+    "journal",
     "listening",
     "running_kernel",
+    "until",
 ]

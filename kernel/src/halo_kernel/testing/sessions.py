@@ -1,0 +1,34 @@
+"""Sessions for tests: one made in a folder, its journal whole, and waiting for what must come to pass."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from ..contracts import Session
+from ..records import OPERATOR, Event, Principal
+from ..runtime import Kernel
+
+_STEP = 0.01
+
+
+async def a_session(kernel: Kernel, folder: Path, principal: Principal = OPERATOR) -> Session:
+    """Return a new session in `folder`, which is made if it is missing and opened as a workspace."""
+    folder.mkdir(exist_ok=True)
+    workspace = await kernel.host.workspaces.open(folder)
+    return await kernel.host.sessions.create(workspace=workspace.id, principal=principal)
+
+
+async def journal(session: Session) -> list[Event]:
+    """Return all events of a session so far."""
+    return [update.event async for update in session.events() if update.event]
+
+
+async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    """Return when `condition` is true. Raises `AssertionError` when it is not within `seconds`."""
+    for _ in range(int(seconds / _STEP)):
+        if condition():
+            return
+        await asyncio.sleep(_STEP)
+    raise AssertionError("it did not come to pass")
