@@ -50,6 +50,11 @@ class Served:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait(10)
 
+    def end(self) -> None:
+        """Kill it if it still runs."""
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+
     def stop(self) -> int:
         """End it cleanly and return its exit code."""
         assert self._process is not None

@@ -176,7 +176,7 @@ def integrity(folder: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-async def test_killed_at_random_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
+async def test_killed_at_random_nothing_is_lost_or_doubled(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Each acknowledged message has one turn and one answer, through thirty kills at random instants."""
     seed = int(os.environ.get("HALO_CRASH_SEED", random.randrange(1 << 30)))
     rnd = random.Random(seed)
@@ -191,6 +191,7 @@ async def test_killed_at_random_nothing_is_lost_or_doubled(tmp_path: Path) -> No
         }
         served = Served(tmp_path / "home", env)
         served.start()
+        request.addfinalizer(served.end)
         client = Client(served, rnd)
         await client.set_up(tmp_path / "w")
         senders = [asyncio.create_task(client.send_all()) for _ in range(3)]

@@ -65,6 +65,7 @@ class Seeding(RuleBasedStateMachine):
         self.given = {"a.md": b"a1", "b/c.md": b"c1"}
         self.persons: dict[str, bytes | None] = {}
         self.seeded = False
+        self.known: set[str] = set()
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(seeds, "_seeds", lambda _: self.given)
 
@@ -84,7 +85,10 @@ class Seeding(RuleBasedStateMachine):
     def delete(self, name: str) -> None:
         if self.path(name).is_file():
             self.path(name).unlink()
-            self.persons[name] = None
+            if name in self.known:
+                self.persons[name] = None
+            else:  # it was no seed's place yet: one that comes later is new
+                self.persons.pop(name, None)
 
     @rule(change=st.sampled_from([("a.md", b"a2"), ("b/c.md", b"c2"), ("d.md", b"d1"), ("a.md", b"a3")]))
     def upgrade(self, change: tuple[str, bytes]) -> None:
@@ -94,6 +98,7 @@ class Seeding(RuleBasedStateMachine):
     def seed(self) -> None:
         seeds.seed_home(self.home)
         self.seeded = True
+        self.known |= set(self.given)
         for name, data in self.given.items():
             held = self.persons.get(name, data)
             found = self.path(name).read_bytes() if self.path(name).exists() else None
