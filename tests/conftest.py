@@ -7,6 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# In CI the same tests get the same examples; new ones are found where somebody can look at them.
+settings.register_profile("ci", derandomize=True, deadline=None)
+if os.environ.get("HALO_CI"):
+    settings.load_profile("ci")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

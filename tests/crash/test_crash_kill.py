@@ -21,6 +21,7 @@ from .served import Served
 
 KILLS = int(os.environ.get("HALO_CRASH_KILLS", "30"))
 SECONDS = float(os.environ.get("HALO_CRASH_SECONDS", "90"))
+SEED = int(os.environ.get("HALO_CRASH_SEED", random.randrange(1 << 30)))
 SESSIONS = 3
 TOKEN = re.compile(r"<m\d+>")
 
@@ -178,9 +179,8 @@ def integrity(folder: Path) -> None:
 @pytest.mark.timeout(300)
 async def test_killed_at_random_nothing_is_lost_or_doubled(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Each acknowledged message has one turn and one answer, through thirty kills at random instants."""
-    seed = int(os.environ.get("HALO_CRASH_SEED", random.randrange(1 << 30)))
-    rnd = random.Random(seed)
-    print(f"seed {seed}")
+    rnd = random.Random(SEED)
+    print(f"seed {SEED}")
     (tmp_path / "w").mkdir()
     async with ScriptedOpenAI(responder=responder(rnd)) as model:
         env = {
