@@ -495,6 +495,16 @@ async def test_live_and_replayed_folds_agree(tmp_path: Path) -> None:
         assert (history, view) == (again, other)
 
 
+async def test_a_made_up_tool_name_is_kept_short(tmp_path: Path) -> None:
+    """A tool name of any length costs the journal no more than its head."""
+    model = ScriptedModel([Calls([("x" * 100_000, {})]), Answer("sorry")])
+    async with running_kernel(tmp_path / "home", model=model) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        assert (await session.prompt(Incoming(text="go")).result).text == "sorry"
+        names = [event.body.name for event in await journal(session) if isinstance(event.body, ToolFinished)]
+        assert names == ["x" * 256]
+
+
 async def test_malformed_arguments_never_reach_the_tool(tmp_path: Path) -> None:
     """A call whose arguments are no JSON object is an error result that quotes them; the tool does not run."""
     note = NoteTool()

@@ -19,6 +19,7 @@ _SLOW = {"throttle", "server"}
 _QUICK = {"network", "timeout", "empty"}
 _RETRIED = _SLOW | _QUICK
 _LONGEST_WAIT = 60.0
+_NAME_CHARS = 256  # no provider takes tools of longer names, so a longer one is made up
 _KEEP_ALIVE = TextDelta("")
 CLOSE_SECONDS = 5.0
 
@@ -181,7 +182,7 @@ def _answer(attempt: Attempt, clock: Clock) -> Answer:
         content.append(Thinking(attempt.thinking, attempt.signature))
     if attempt.text:
         content.append(Text(attempt.text))
-    content += [ToolCall(clock.new_id(64), call.name, call.arguments) for call in attempt.calls]
+    content += [ToolCall(clock.new_id(64), call.name[:_NAME_CHARS], call.arguments) for call in attempt.calls]
     if not attempt.text.strip() and not attempt.calls and attempt.stop.reason != "refusal":
         raise _nothing(attempt.stop)
     end = clock.monotonic()
