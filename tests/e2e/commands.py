@@ -14,11 +14,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
+
+import pytest
 
 PROGRAM = Path(sys.executable).with_name("halo")
 SECONDS = 60.0
 LINK = re.compile(r"http://\S+/auth/link\?token=\S+")
 _OURS = re.compile(r"HALO_.*|OPENAI_.*|.*_API_KEY|DISPLAY|WAYLAND_DISPLAY|BROWSER|VIRTUAL_ENV|TOX_.*|PYTEST_.*")
+
+
+def unavailable(reason: str) -> NoReturn:
+    """End a test that this machine cannot run: skipped, but failed in CI, which must be able to."""
+    if os.environ.get("HALO_CI"):
+        pytest.fail(f"CI must be able to run this: {reason}", pytrace=False)
+    pytest.skip(reason)
 
 
 def clean_environment() -> dict[str, str]:

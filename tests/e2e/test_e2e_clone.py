@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from .commands import Halo, Running
+from .commands import Halo, Running, unavailable
 from .trees import QUESTION
 from .visitors import Visitor, text_of, tools_of
 
@@ -71,8 +71,10 @@ def place() -> Iterator[Path]:
 def stranger(request: pytest.FixtureRequest, place: Path) -> Iterator[Stranger]:
     """A person with a new HOME and a clone; run by root, once as root and once as an ordinary user."""
     ordinary = request.param != "this user"
-    if ordinary and (os.geteuid() != 0 or shutil.which("setpriv") is None):
-        pytest.skip("only root can become another user" if os.geteuid() else "setpriv is not installed here")
+    if ordinary and os.geteuid() != 0:
+        pytest.skip("only root can become another user, and this user is one already")
+    if ordinary and shutil.which("setpriv") is None:
+        unavailable("setpriv is not installed here")
     words = ["setpriv", f"--reuid={ORDINARY}", "--regid=nogroup", "--clear-groups"] if ordinary else []
     clone, home, programs = place / "halo", place / "home", place / "bin"
     git = ["git", "-c", f"safe.directory={ROOT}/.git", "clone", "--quiet", "--depth", "1", f"file://{ROOT}"]
@@ -112,7 +114,7 @@ def interpreter(words: Sequence[str]) -> str:
         # By a shell of that user: setpriv takes another Python from the PATH where this one may not be run.
         if not subprocess.run([*words, "sh", "-c", f"{path} -c {check}"], capture_output=True).returncode:
             return path
-    pytest.skip("no Python from 3.11 on is here that an ordinary user may run")
+    unavailable("no Python from 3.11 on is here that an ordinary user may run")
 
 
 def give(folder: Path, user: str) -> None:

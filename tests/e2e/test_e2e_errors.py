@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .commands import Done, Halo
+from .commands import Done, Halo, unavailable
 from .conftest import a_person
 from .models import ModelServer, Script
 from .trees import Tree, grow
@@ -127,7 +127,7 @@ def without_power_over_files() -> list[str]:
     if os.geteuid() != 0:
         return []
     if shutil.which("setpriv") is None:
-        pytest.skip("root without setpriv writes everywhere")
+        unavailable("root without setpriv writes everywhere")
     return ["setpriv", "--bounding-set", "-dac_override,-dac_read_search,-fowner"]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -133,7 +132,8 @@ int fdatasync(int fd) { int (*real)(int) = dlsym(RTLD_NEXT, "fdatasync"); return
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux" or not shutil.which("cc"), reason="needs a C compiler on Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="replaces fsync by the loader of Linux")
+@pytest.mark.needs("cc")
 async def test_failed_commit_never_comes_back(tmp_path: Path, start: Start) -> None:
     """A row whose COMMIT failed at the sync is not there after `kill -9`, though its frames had reached the -wal."""
     source, library, flag = tmp_path / "sync.c", tmp_path / "sync.so", tmp_path / "fail"
