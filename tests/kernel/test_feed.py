@@ -26,6 +26,7 @@ from halo_kernel import (
     View,
     plain_text,
 )
+from halo_kernel.folds import history_of, view_of
 from halo_kernel.testing import Calls, Fail, NoteTool, Pieces, ScriptedModel, Step, VirtualClock, running_kernel
 
 scripts = st.lists(
@@ -95,7 +96,8 @@ async def scenario(script: list[Step], seed: int, home: Path) -> None:
         (home / "w").mkdir()
         workspace = await kernel.host.workspaces.open(home / "w")
         session = await kernel.host.sessions.create(workspace=workspace.id, principal=OPERATOR)
-        followers: list[Follower] = []
+        watcher = Follower(session)
+        followers = [watcher]
         handles = []
         for text in "abc"[: rnd.randint(1, 3)]:
             handles.append(session.prompt(Incoming(text=text, mode=rnd.choice(["follow_up", "steer"]))))
@@ -108,16 +110,19 @@ async def scenario(script: list[Step], seed: int, home: Path) -> None:
         for follower in followers:
             await follower.reach(journal[-1].seq)
             check(follower, journal)
-        for end in range(len(journal) + 1):
-            live, replayed = (History(), View()), (History(), View())
-            for event in journal[:end]:
-                live[0].apply(event)
-                live[1].apply(event)
-            for update in journal[:end]:
-                replayed[0].apply(update)
-                replayed[1].apply(update)
-            assert live == replayed
-        assert session._desk is None or session._desk.history == live[0]  # type: ignore[attr-defined]
+        check_folds(watcher.events, journal)
+        desk = session._desk  # type: ignore[attr-defined]
+        assert desk is not None and desk.history == history_of(journal), "what the model is shown is what is stored"
+
+
+def check_folds(told: list[Event], stored: list[Event]) -> None:
+    """Fold what a follower was told, step by step, beside a replay of each prefix of what is stored."""
+    history, view = History(), View()
+    for end, event in enumerate(told, start=1):
+        history.apply(event)
+        view.apply(event)
+        assert (history, view) == (history_of(stored[:end]), view_of(stored[:end])), f"they differ after event {end}"
+    assert len(told) == len(stored)
 
 
 @settings(max_examples=25, deadline=None)
