@@ -41,7 +41,6 @@ T = TypeVar("T")
 MAX_TEXT = 1_000_000
 _CLOSE_SECONDS = 5.0
 _HELD_SECONDS = 1.0
-_LONGEST_SECONDS = 60.0
 
 
 class LiveSession:
@@ -62,7 +61,6 @@ class LiveSession:
         self._digest = ""
         self._hard = 0
         self._retrying = False
-        self._failures = 0
         self._closing: asyncio.Task[None] | None = None
 
     @property
@@ -208,8 +206,7 @@ class LiveSession:
             self._desk = None
             if not isinstance(error, LeaseLost):  # then another process answers, and handles follow the message
                 self._fail_prompts(error)
-            self._failures += 1
-            self._retry_later(min(_HELD_SECONDS * 2.0 ** (self._failures - 1), _LONGEST_SECONDS))
+            self._retry_later()
         elif self._stirred.is_set():
             self.wake()
         elif self._closing is None:
@@ -252,7 +249,6 @@ class LiveSession:
         finally:
             self._turn = None
         self._digest = turn.context_digest
-        self._failures = 0
         if result is None:
             self._stirred.set()  # a row was settled under its hands: look again
         else:
@@ -290,14 +286,14 @@ class LiveSession:
     def _told(self, event: Event) -> None:
         self._info = after(self._info, event)
 
-    def _retry_later(self, seconds: float = _HELD_SECONDS) -> None:
-        """Look again after a while: nothing tells us when another process dies or a disk has room."""
+    def _retry_later(self) -> None:
+        """Look again in a second: nothing tells us when another process dies or a disk has room."""
         if not self._retrying and self._closing is None:
             self._retrying = True
-            self._seat.spawn(f"retry {self._info.id}", self._retry(seconds))
+            self._seat.spawn(f"retry {self._info.id}", self._retry())
 
-    async def _retry(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+    async def _retry(self) -> None:
+        await asyncio.sleep(_HELD_SECONDS)
         self._retrying = False
         self.wake()
 
