@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from .contracts import Database, Migration, Place, Scope, Storage
+from .contracts import Database, DataScope, Migration, Place, Storage
 from .errors import BadInput
 from .schema import HOME
 
@@ -24,7 +24,9 @@ class Data:
         self._folder_of = folder_of
         self._open: dict[Place, asyncio.Task[Database]] = {}
 
-    async def open(self, name: str, scope: Scope, migrations: Sequence[Migration], *, workspace: str = "") -> Database:
+    async def open(
+        self, name: str, scope: DataScope, migrations: Sequence[Migration], *, workspace: str = ""
+    ) -> Database:
         """See `contracts.Data.open`."""
         if not _NAME.fullmatch(name) or name in _RESERVED:
             raise BadInput(
@@ -65,7 +67,7 @@ class Data:
             return_exceptions=True,
         )
 
-    def _directory(self, name: str, scope: Scope, workspace: str) -> Path:
+    def _directory(self, name: str, scope: DataScope, workspace: str) -> Path:
         match scope:
             case "global":
                 return self._home / "global"

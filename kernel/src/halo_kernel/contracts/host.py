@@ -1,0 +1,165 @@
+"""What a plugin holds of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from ..records import Access, AgentSpec, Principal, SessionInfo, WorkspaceInfo
+from .clock import Clock
+from .sessions import Session
+from .storage import Database, DataScope, Migration
+
+if TYPE_CHECKING:
+    import msgspec
+    from structlog.typing import FilteringBoundLogger
+
+    from ..settings import SettingsField
+
+S = TypeVar("S", bound="msgspec.Struct")
+
+
+class Settings(Protocol):
+    """Typed settings."""
+
+    @property
+    def home(self) -> Path:
+        """HALO_HOME."""
+        ...
+
+    def of(self, section: type[S]) -> S:
+        """Return the values of a section's struct."""
+        ...
+
+    def fields(self) -> Sequence[SettingsField]:
+        """Return every setting with its rule, value and source; a secret as its handle."""
+        ...
+
+    def reload(self) -> None:
+        """Read the file again, after another process wrote it. Raises `BadFile` and keeps what counted before."""
+        ...
+
+    def write(self, changes: Mapping[str, object], *, revision: str | None = None) -> str:
+        """Set dotted keys durably (None goes back to the default) and return the file's new revision.
+
+        Raises `Conflict` when the file is not the one of `revision`, `BadInput` for a value that breaks a rule.
+        """
+        ...
+
+
+class Workspaces(Protocol):
+    """The workspaces of this home."""
+
+    async def open(self, path: str | Path) -> WorkspaceInfo:
+        """Open a directory as a workspace and remember it. Raises `WorkspaceUnusable`."""
+        ...
+
+    async def get(self, workspace: str) -> WorkspaceInfo:
+        """Return a workspace by id, opening it. Raises `NotFound`, `WorkspaceUnusable`."""
+        ...
+
+    async def list(self) -> Sequence[WorkspaceInfo]:
+        """Return those that were opened, newest use first."""
+        ...
+
+    def agents(self, workspace: WorkspaceInfo) -> Sequence[AgentSpec]:
+        """Return the agents that can run here, best default first."""
+        ...
+
+    def agent(self, workspace: WorkspaceInfo, name: str | None = None) -> AgentSpec:
+        """Return one agent, the default one for None. Raises `NotFound`, `BadFile`."""
+        ...
+
+
+class Sessions(Protocol):
+    """The sessions of this home, filtered by principal."""
+
+    async def open(
+        self,
+        session: str,
+        *,
+        workspace: str,
+        principal: Principal,
+        agent: str | None = None,
+        create: bool = False,
+        origin: str = "",
+        directory: str | None = None,
+    ) -> Session:
+        """Return the session, opening it. With `create`, one that does not exist is made with exactly this id.
+
+        A new one's `origin` is what its id begins with, before the first `_`, unless given.
+        `directory` re-points it to a part of the workspace ('' or '.': all of it). Raises `Conflict` while it runs.
+        """
+        ...
+
+    async def create(
+        self,
+        *,
+        workspace: str,
+        principal: Principal,
+        agent: str | None = None,
+        access: Access | None = None,
+        origin: str = "sid",
+        title: str = "",
+        directory: str = "",
+    ) -> Session:
+        """Make a session.
+
+        Raises `NotFound` for an unknown agent or workspace, `BadInput` for a directory that is not in the workspace.
+        """
+        ...
+
+    async def list(
+        self, *, workspace: str, principal: Principal, before: int | None = None, limit: int = 50
+    ) -> Sequence[SessionInfo]:
+        """Return root sessions, newest first; `before` is the last row's `updated_at`."""
+        ...
+
+
+class Data(Protocol):
+    """Databases for plugins."""
+
+    async def open(
+        self, name: str, scope: DataScope, migrations: Sequence[Migration], *, workspace: str = ""
+    ) -> Database:
+        """Open a database of one's own."""
+        ...
+
+
+class Host(Protocol):
+    """What a plugin holds of the server."""
+
+    @property
+    def settings(self) -> Settings:
+        """Typed settings."""
+        ...
+
+    @property
+    def log(self) -> FilteringBoundLogger:
+        """The plugins' logger."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """Time and random ids."""
+        ...
+
+    @property
+    def data(self) -> Data:
+        """Databases of the plugin's own."""
+        ...
+
+    @property
+    def workspaces(self) -> Workspaces:
+        """The workspaces of this home and their agents."""
+        ...
+
+    @property
+    def sessions(self) -> Sessions:
+        """The sessions of this home."""
+        ...
+
+    def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run a named background task that ends with the server; a failure is logged by name."""
+        ...

@@ -1,0 +1,126 @@
+"""What a storage engine supplies: databases, transactions, leases, bells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
+
+T = TypeVar("T")
+Value = str | int | float | bytes | None
+Row = tuple[Any, ...]
+DataScope = Literal["global", "secret", "workspace"]
+
+
+class Tx(Protocol):
+    """One transaction. Portable SQL only: `?` parameters, `ON CONFLICT`, `RETURNING`, JSON as text."""
+
+    def execute(self, sql: str, args: Sequence[Value] = ()) -> Iterator[Row]:
+        """Run one statement and return its rows."""
+        ...
+
+    def one(self, sql: str, args: Sequence[Value] = ()) -> Row | None:
+        """Run one statement and return its first row, or None."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Migration:
+    """A step to schema `version`; older servers than `min_reader` refuse the database afterwards."""
+
+    version: int
+    sql: str
+    min_reader: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a database lives: its name, its scope, and the directory that the scope stands for."""
+
+    name: str
+    scope: DataScope
+    directory: Path
+
+
+class Lease(Protocol):
+    """The right to write something, held by this process until released or lost."""
+
+    @property
+    def name(self) -> str:
+        """What it guards, such as `tree:<root>`."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """The fence: grows with every holder."""
+        ...
+
+    def check(self, tx: Tx) -> None:
+        """Raise `LeaseLost` unless the lease is still ours, inside the transaction that writes."""
+        ...
+
+    async def release(self) -> None:
+        """Give it back; harmless when it is lost already."""
+        ...
+
+
+class Bell(Protocol):
+    """Wakes a waiter when a topic was notified, here or in another process. Rings are merged, ids are not kept."""
+
+    async def wait(self) -> None:
+        """Return once the topic was notified after the last `wait`."""
+        ...
+
+    def close(self) -> None:
+        """Stop listening."""
+        ...
+
+
+class Database(Protocol):
+    """One open database. A function given to `write` may run twice: it takes all from its arguments and its `Tx`."""
+
+    async def write(self, fn: Callable[[Tx], T]) -> T:
+        """Run `fn` in one transaction and return its result after the commit.
+
+        Raises `StorageUnavailable` when nothing was written; what `fn` raises rolls back `fn` alone. A cancelled caller
+        knows nothing and must read again.
+        """
+        ...
+
+    async def read(self, fn: Callable[[Tx], T]) -> T:
+        """Run `fn` on one consistent snapshot."""
+        ...
+
+    async def lease(self, name: str) -> Lease:
+        """Take a lease, or raise `LeaseHeld` when a living process holds it."""
+        ...
+
+    def notify(self, topic: str) -> None:
+        """Ring every bell of `topic`; call it after the commit."""
+        ...
+
+    def listen(self, topic: str) -> Bell:
+        """Return a bell that is already listening."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was accepted and close."""
+        ...
+
+
+class Storage(Protocol):
+    """A storage engine."""
+
+    schemes: Sequence[str]
+
+    async def open(self, place: Place, migrations: Sequence[Migration]) -> Database:
+        """Open (or create) a database and bring its schema up to date.
+
+        Raises `NewerData` when it needs a newer version, `StorageUnavailable` when it cannot be used.
+        """
+        ...
+
+    def owns(self, path: str | int) -> bool:
+        """Tell whether a path or descriptor is one of the engine's own open files, which nobody else may open."""
+        ...
