@@ -20,6 +20,7 @@ HaloError
 │   └── NewerData            written by a newer version; opened unchanged by nobody older
 ├── WorkspaceUnusable        missing, not a directory, or not writable
 ├── ModelError               a model call failed
+├── DeliveryFailed           a part was not delivered, and nothing of it was sent
 ├── PluginFailed             a plugin's hook failed
 └── Stopping                 the server is shutting down
 """
@@ -158,6 +159,20 @@ class ModelError(HaloError):
         self.kind: ModelErrorKind = kind
         self.retry_after = retry_after
         self.credential = credential
+
+
+class DeliveryFailed(HaloError):
+    """A part was refused by its target and nothing of it was sent.
+
+    `permanent`: no other attempt will do better. `retry_after` in seconds, where the platform said so.
+    """
+
+    def __init__(
+        self, message: str, *, permanent: bool = False, retry_after: float | None = None, advice: str = ""
+    ) -> None:
+        super().__init__(message, advice=advice)
+        self.permanent = permanent
+        self.retry_after = retry_after
 
 
 class PluginFailed(HaloError):

@@ -1,8 +1,10 @@
 """Frozen values that cross the kernel's boundary."""
 
+from .deliveries import *  # noqa: F403
 from .events import *  # noqa: F403
 from .messages import *  # noqa: F403
 from .models import *  # noqa: F403
+from .questions import *  # noqa: F403
 from .routes import *  # noqa: F403
 from .sessions import *  # noqa: F403
 from .settings import *  # noqa: F403

@@ -144,6 +144,35 @@ class TurnEnded(_Body, frozen=True, kw_only=True, tag="turn.ended"):
     steps: int = 0
 
 
+class QuestionAsked(_Body, frozen=True, kw_only=True, tag="question.asked"):
+    """A call waits for an answer; the turn is paused until then. `expires_at` is in UTC milliseconds."""
+
+    question: int
+    call: str
+    tool: str
+    text: str
+    options: tuple[str, ...] = ()
+    expires_at: int = 0
+
+
+class QuestionSettled(_Body, frozen=True, kw_only=True, tag="question.settled"):
+    """The answer to a question, or that its time is over; `by` says who."""
+
+    question: int
+    call: str
+    state: Literal["approved", "denied", "expired"]
+    text: str = ""
+    by: str = ""
+
+
+class ContextErased(_Body, frozen=True, kw_only=True, tag="context.erased"):
+    """The bodies of events `start` to `end` (inclusive) were taken out for good; nothing of them is shown."""
+
+    start: int
+    end: int
+    by: str
+
+
 class HookSkipped(_Body, frozen=True, kw_only=True, tag="context.skipped"):
     """A plugin's part of the input or the context was left out because it failed; `plugin` and `hook` name it."""
 
@@ -188,8 +217,11 @@ KernelBody = (
     | ToolFinished
     | UsageRecorded
     | TurnEnded
+    | QuestionAsked
+    | QuestionSettled
     | HookSkipped
     | ContextCut
+    | ContextErased
 )
 Body = KernelBody | Foreign
 

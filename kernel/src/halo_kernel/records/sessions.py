@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from .deliveries import Pointer
+
 Access = Literal["full", "workspace", "readonly"]
 Mode = Literal["steer", "follow_up", "interrupt_soft", "interrupt_hard"]
 PrincipalKind = Literal["person", "agent", "unattended", "remote"]
@@ -25,7 +27,11 @@ OPERATOR = Principal(name="operator")
 
 
 class Incoming(Struct, frozen=True, kw_only=True):
-    """A message for a session. `key` is the source's own (a repeat answers the first receipt); None makes one up."""
+    """A message for a session. `key` is the source's own (a repeat answers the first receipt); None makes one up.
+
+    `route` is where the turn's answer goes, `<dispatcher>:<account>:<chat>[:<thread>]`, '' for a source that reads the
+    journal. `reply_to` makes the session's tree report there once it rests.
+    """
 
     text: str
     key: str | None = None
@@ -33,13 +39,15 @@ class Incoming(Struct, frozen=True, kw_only=True):
     principal: Principal = OPERATOR
     access: Access | None = None
     route: str = ""
+    reply_to: Pointer | None = None
     cause: str = "message"
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
     """Proof that a message is durable: it survives `kill -9` and is consumed exactly once.
 
-    All that comes of it comes after `cursor` in the session's journal.
+    All that comes of it comes after `cursor` in the session's journal. `question` is the open question, if one keeps
+    the session waiting.
     """
 
     session: str
@@ -47,6 +55,7 @@ class Receipt(Struct, frozen=True, kw_only=True):
     key: str
     at: int
     cursor: str
+    question: int | None = None
 
 
 class SessionInfo(Struct, frozen=True, kw_only=True):
@@ -70,6 +79,7 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
     directory: str = ""
     model: str = ""
     state: State = "idle"
+    marks: tuple[str, ...] = ()
     head: int = 0
     created_at: int = 0
     updated_at: int = 0
