@@ -1,0 +1,38 @@
+"""Topics inside this process: hints for whoever looks at the moment, kept for nobody."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class Subscription(Protocol):
+    """What was published since, oldest first; ends when it, or the server, is closed. Dropping it closes it."""
+
+    @property
+    def missed(self) -> int:
+        """How many values were dropped, always the oldest, because nobody took them in time."""
+        ...
+
+    def __aiter__(self) -> Subscription:
+        """Return itself."""
+        ...
+
+    async def __anext__(self) -> Any:
+        """Wait for the next value."""
+        ...
+
+    def close(self) -> None:
+        """Stop listening; values that wait can still be taken."""
+        ...
+
+
+class Live(Protocol):
+    """Lossy topics, `<plugin>:<noun>`, such as `cron:run_changed`. Use it on the event loop's thread."""
+
+    def publish(self, topic: str, value: object) -> None:
+        """Hand a value to those who listen now; never waits. Raises `BadInput` for a topic of another form."""
+        ...
+
+    def subscribe(self, topic: str) -> Subscription:
+        """Listen from now on. Raises `BadInput` for a topic of another form."""
+        ...
