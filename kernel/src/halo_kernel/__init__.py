@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from .repair import repair_history as repair_history
     from .runtime import Kernel as Kernel
     from .secrets import default_home as default_home
+    from .secrets import ensure_home as ensure_home
     from .settings import AgentSettings as AgentSettings
+    from .settings import EgressSettings as EgressSettings
     from .settings import LimitSettings as LimitSettings
     from .settings import LogSettings as LogSettings
     from .settings import ModelSettings as ModelSettings
@@ -50,9 +52,10 @@ _HOMES = {
     "presence": ("is_served", "read_presence"),
     "repair": ("repair_history",),
     "runtime": ("Kernel",),
-    "secrets": ("default_home",),
+    "secrets": ("default_home", "ensure_home"),
     "settings": (
         "AgentSettings",
+        "EgressSettings",
         "LimitSettings",
         "LogSettings",
         "ModelSettings",

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-T = TypeVar("T")
+R = TypeVar("R")
 Closer = Callable[[], Awaitable[object] | None]
 
 
@@ -19,7 +19,7 @@ class Scope(Protocol):
         """Call `closer` at the end, or at once when the scope is closed already."""
         ...
 
-    def task(self, work: Coroutine[Any, Any, T], *, name: str = "") -> asyncio.Task[T]:
+    def task(self, work: Coroutine[Any, Any, R], *, name: str = "") -> asyncio.Task[R]:
         """Run `work` until it ends, or is cancelled at the end. Raises `Conflict` when the scope is closed.
 
         A failure is logged by `name`, unless somebody awaits the task.

@@ -6,6 +6,7 @@ from .loaded import load_kernel_settings as load_kernel_settings
 from .loaded import load_settings as load_settings
 from .sections import KERNEL_SECTIONS as KERNEL_SECTIONS
 from .sections import AgentSettings as AgentSettings
+from .sections import EgressSettings as EgressSettings
 from .sections import LimitSettings as LimitSettings
 from .sections import LogSettings as LogSettings
 from .sections import ModelSettings as ModelSettings

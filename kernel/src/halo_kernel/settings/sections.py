@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from ..egress import Allowed
 from ..records import Secret, Section
 
 _RESTART = {"restart": True}
@@ -79,6 +80,16 @@ class LogSettings(Struct, frozen=True, kw_only=True):
     ] = 5
 
 
+class EgressSettings(Struct, frozen=True, kw_only=True):
+    """Where connections may lead that a model or a remote names, beside public addresses."""
+
+    allow: Annotated[tuple[str, ...], Meta(description="Hosts, host:port, addresses and CIDRs to allow.")] = ()
+
+    def __post_init__(self) -> None:
+        for entry in self.allow:
+            Allowed.parse(entry)
+
+
 class PluginSettings(Struct, frozen=True, kw_only=True):
     """Which plugins are loaded."""
 
@@ -94,5 +105,6 @@ KERNEL_SECTIONS = (
     Section("model", ModelSettings),
     Section("limits", LimitSettings),
     Section("logging", LogSettings),
+    Section("egress", EgressSettings),
     Section("plugins", PluginSettings),
 )
