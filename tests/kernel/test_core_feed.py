@@ -68,7 +68,7 @@ async def test_the_inbox_is_watched_on_after_a_failed_look(tmp_path: Path) -> No
             raise StorageUnavailable("injected")
 
         database.read = fails
-        await other.append([Foreign(kind="test.ring", data={})])
+        await other.append("test.ring", {})
         await asyncio.wait_for(failed.wait(), 5)
         database.read = read
         assert (await asyncio.wait_for(other.prompt(Incoming(text="again")).result, 10)).text == "echo: again"
@@ -83,8 +83,8 @@ async def test_plugins_append_kinds_of_their_own_alone(tmp_path: Path, kind: str
     async with running_kernel(tmp_path / "home") as kernel:
         session = await a_session(kernel, tmp_path / "w")
         with pytest.raises(BadInput) as caught:
-            await session.append([Foreign(kind=kind, data={"kind": kind, "outcome": "succeeded"})])
-        assert caught.value.field == "bodies" and len(await journal(session)) == 1
+            await session.append(kind, {"kind": kind, "outcome": "succeeded"})
+        assert caught.value.field == "kind" and len(await journal(session)) == 1
 
 
 async def test_plugins_events_reach_followers_and_keep_their_data(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ async def test_plugins_events_reach_followers_and_keep_their_data(tmp_path: Path
         follower = session.events(live=True)
         handle = session.prompt(Incoming(text="go"))
         await until(session.interrupt)
-        (event,) = await session.append([Foreign(kind="test.note", data={"text": "hi", "n": [1, None]})])
+        event = await session.append("test.note", {"text": "hi", "n": [1, None]})
         await handle.result
         seen: list[Event] = []
         async for update in follower:
@@ -115,7 +115,7 @@ async def test_a_long_history_is_followed_and_taken_up_again(tmp_path: Path) -> 
         session = await a_session(kernel, tmp_path / "w")
         await session.prompt(Incoming(text="first")).result
         for _ in range(8):
-            await session.append([Foreign(kind="test.note", data={"n": i}) for i in range(1000)])
+            await asyncio.gather(*(session.append("test.note", {"n": i}) for i in range(1000)))
         seen = [update async for update in session.events() if update.event]
         assert [update.event.seq for update in seen if update.event] == list(range(1, 8009))
         cursor = seen[4000].cursor

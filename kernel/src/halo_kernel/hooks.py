@@ -25,7 +25,7 @@ import pluggy
 from .answers import Spec, WrongAnswer, checked, result_type
 from .errors import HaloError, PluginFailed
 from .log import logger
-from .records import Denial, PreparedInput
+from .records import Denial, PreparedInput, Question
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -191,12 +191,15 @@ class Hooks:
                 return cast("T", answer)
         return None
 
-    async def guard(self, spec: Asked[P, Denial | None], *args: P.args, **kwargs: P.kwargs) -> Denial | None:
-        """Ask all plugins; return the first denial by plugin name, else a failure as one, else None."""
+    async def guard(
+        self, spec: Asked[P, Denial | Question | None], *args: P.args, **kwargs: P.kwargs
+    ) -> Denial | Question | None:
+        """Ask all plugins; return the first denial by name, else a failure as one, else a question, else None."""
         answers = await self._ask_all(self._calls(spec, args, kwargs), self._budget)
-        denials = [answer for answer in answers if isinstance(answer, Denial)]
-        denials += [Denial(f"refused because {failure.message}") for failure in self._blame(answers)]
-        return denials[0] if denials else None
+        verdicts: list[Denial | Question] = [answer for answer in answers if isinstance(answer, Denial)]
+        verdicts += [Denial(f"refused because {failure.message}") for failure in self._blame(answers)]
+        verdicts += [answer for answer in answers if isinstance(answer, Question)]
+        return verdicts[0] if verdicts else None
 
     async def fold(
         self, spec: Asked[Concatenate[T, P], T], value: T, *args: P.args, **kwargs: P.kwargs

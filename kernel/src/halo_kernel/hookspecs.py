@@ -14,8 +14,10 @@ from .records import (
     ContextPart,
     Denial,
     Event,
+    HealthCheck,
     PreparedInput,
     Principal,
+    Question,
     Receipt,
     Route,
     Section,
@@ -27,7 +29,7 @@ from .records import (
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
-    from .contracts import AgentSource, Call, Host, ModelProvider, Session, Settings, Storage, Tool
+    from .contracts import AgentSource, Call, Host, ModelCall, ModelProvider, Session, Settings, Storage, Tool
     from .errors import PluginFailed
 
 PROJECT = "halo"
@@ -77,6 +79,11 @@ async def workspace_opened(workspace: WorkspaceInfo, host: Host) -> None:
 
 
 @spec
+async def session_opened(session: Session) -> None:
+    """Notify, awaited: a session was opened, before its first turn; what it needs goes to `session.scope`."""
+
+
+@spec
 async def runtime_started(host: Host) -> None:
     """Notify: the server listens."""
 
@@ -107,6 +114,11 @@ async def tool_finished(session: SessionInfo, event: Event) -> None:
 
 
 @spec
+async def model_finished(call: ModelCall) -> None:
+    """Notify: a model call has ended; `call` has its usage or its error."""
+
+
+@spec
 async def plugin_failed(failure: PluginFailed) -> None:
     """Notify: a plugin's hook failed and was left out."""
 
@@ -122,8 +134,16 @@ async def authenticate(request: HTTPConnection, scheme: str) -> Principal | None
 
 
 @spec
-async def authorize_tool(call: Call) -> Denial | None:
-    """Guard: refuse a tool call. All plugins are asked; a failure refuses."""
+async def authorize_tool(call: Call, session: Session) -> Denial | Question | None:
+    """Guard: refuse a tool call, or ask a person first. All plugins are asked; a failure refuses.
+
+    A denial goes before a question. After an approval all are asked again, and only a denial counts.
+    """
+
+
+@spec
+async def authorize_model(call: ModelCall, session: Session) -> Denial | Question | None:
+    """Guard: refuse a model call, or ask a person first; as `authorize_tool`."""
 
 
 @spec
@@ -135,4 +155,10 @@ async def prepare_input(batch: Sequence[PreparedInput], session: Session) -> Seq
 @spec
 async def prepare_context(session: Session) -> Iterable[ContextPart]:
     """Collect: parts of the system prompt."""
+    return ()
+
+
+@spec
+async def report_health(host: Host) -> Iterable[HealthCheck]:
+    """Collect: what `halo doctor` should say of the plugin's own matters, such as a program that it needs."""
     return ()

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from .contracts import Row, Tx
-from .errors import QueueFull, SessionClosed
+from .errors import BadInput, QueueFull, SessionClosed
 from .journal import journal_of, last_answer, make_cursor
 from .records import (
     Access,
     Incoming,
+    InputAdded,
     Mode,
+    PreparedInput,
     Receipt,
     TurnEnded,
     TurnResult,
     decode_body,
 )
+from .records.storable import storable_text
 
+MAX_TEXT = 1_000_000
 _COLUMNS = "id, key, at, mode, access, principal, principal_kind, text, cause"
 
 
@@ -38,6 +43,20 @@ class Waiting:
     def merges_with(self, other: Waiting) -> bool:
         """Tell whether both may be answered by one turn: same access level, same kind of principal."""
         return (self.access, self.principal_kind) == (other.access, other.principal_kind)
+
+
+def check(message: Incoming) -> None:
+    """Raise `BadInput` for a message that no session takes."""
+    if not message.text.strip():
+        raise BadInput("text must not be empty", field="text")
+    if len(message.text) > MAX_TEXT:
+        raise BadInput(f"text may have at most {MAX_TEXT} characters, not {len(message.text)}", field="text")
+    if message.key is not None and not 1 <= len(message.key) <= 300:
+        raise BadInput("key must have 1 to 300 characters", field="key")
+    for field in ("text", "key", "route"):
+        text = getattr(message, field) or ""
+        if storable_text(text) != text:
+            raise BadInput(f"{field} must not contain U+0000 or surrogates", field=field)
 
 
 def accept(
@@ -65,7 +84,7 @@ def accept(
     )
     assert row is not None
     if who.kind == "person" and message.cause == "message":
-        tx.execute("UPDATE sessions SET parked = 0 WHERE id = ? AND parked = 1", (session,))
+        tx.execute("UPDATE sessions SET parked = 0, stopped_at = NULL WHERE id = ?", (session,))
     return _receipt(tx, row), True
 
 
@@ -83,7 +102,9 @@ def _refuse(tx: Tx, session: str, cap: int) -> None:
 def _receipt(tx: Tx, row: Row) -> Receipt:
     session, number, key, at, head = row
     journal, _ = journal_of(tx, session)
-    return Receipt(session=session, row=number, key=key, at=at, cursor=make_cursor(journal, head))
+    asked = tx.one("SELECT id FROM questions WHERE session = ? AND state = 'pending'", (session,))
+    question = None if asked is None else int(asked[0])
+    return Receipt(session=session, row=number, key=key, at=at, cursor=make_cursor(journal, head), question=question)
 
 
 def waiting(tx: Tx, session: str) -> list[Waiting]:
@@ -105,6 +126,34 @@ def _waiting(row: tuple[Any, ...]) -> Waiting:
         text=text,
         cause=cause,
     )
+
+
+def consumed_by(tx: Tx, session: str, turn: str) -> list[Waiting]:
+    """Return the rows that a turn consumed, oldest first."""
+    rows = tx.execute(f"SELECT {_COLUMNS} FROM inbox WHERE session = ? AND turn = ? ORDER BY id", (session, turn))
+    return [_waiting(row) for row in rows]
+
+
+def prepared(row: Waiting) -> PreparedInput:
+    """Return a row as it goes into the history, before any plugin has changed it."""
+    return PreparedInput(row=row.row, text=row.text, content=row.text, sender=row.principal, stamp=_stamp(row.at))
+
+
+def input_of(row: Waiting, ready: PreparedInput) -> InputAdded:
+    """Return the event that a row becomes."""
+    return InputAdded(
+        row=row.row,
+        key=row.key,
+        text=ready.text,
+        content=ready.content,
+        sender=ready.sender,
+        stamp=ready.stamp,
+        cause=row.cause,
+    )
+
+
+def _stamp(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at % 1000:03d}Z"
 
 
 def next_batch(rows: list[Waiting]) -> list[Waiting]:

@@ -15,6 +15,7 @@ from .records import (
     Event,
     Incoming,
     Principal,
+    QuestionAsked,
     ToolCall,
     ToolFinished,
     ToolOutcome,
@@ -54,7 +55,7 @@ class _Cut:
 
 def _cut(tx: Tx, root: str, session: str, boot: str) -> list[_Cut]:
     rows = tx.execute(
-        "SELECT session, turn, boot, landed FROM runs WHERE root = ? AND (boot <> ? OR session = ?)",
+        "SELECT session, turn, boot, landed FROM runs WHERE root = ? AND (boot <> ? OR session = ?) AND waiting = 0",
         (root, boot, session),
     )
     return [_Cut(name, turn, whose, bool(landed)) for name, turn, whose, landed in rows]
@@ -112,24 +113,28 @@ def withdraw_message(tx: Tx, session: str, row: int, *, now: int) -> bool:
 
 def open_calls(events: list[Event]) -> list[ToolFinished]:
     """Return a result for every call without one: interrupted if it had started, else not run."""
-    calls: dict[str, str] = {}
-    started: set[str] = set()
+    return [_answer(call, started) for call, started in unanswered(events).values()]
+
+
+def unanswered(events: list[Event]) -> dict[str, tuple[ToolCall, bool]]:
+    """Return the calls without a result, and whether each has started; one that asked before its effect has not."""
+    calls: dict[str, tuple[ToolCall, bool]] = {}
     for event in events:
         match event.body:
             case AssistantMessage(content=content):
-                calls |= {block.id: block.name for block in content if isinstance(block, ToolCall)}
-            case ToolStarted(call=call):
-                started.add(call)
+                calls |= {block.id: (block, False) for block in content if isinstance(block, ToolCall)}
+            case ToolStarted(call=call) | QuestionAsked(call=call) if call in calls:
+                calls[call] = calls[call][0], isinstance(event.body, ToolStarted)
             case ToolFinished(call=call):
                 calls.pop(call, None)
             case _:
                 pass
-    return [_answer(call, name, call in started) for call, name in calls.items()]
+    return calls
 
 
-def _answer(call: str, name: str, started: bool) -> ToolFinished:
+def _answer(call: ToolCall, started: bool) -> ToolFinished:
     outcome: ToolOutcome = "interrupted" if started else "not_run"
-    return ToolFinished(call=call, name=name, outcome=outcome, text=INTERRUPTED if started else NOT_RUN)
+    return ToolFinished(call=call.id, name=call.name, outcome=outcome, text=INTERRUPTED if started else NOT_RUN)
 
 
 def _count_crash(tx: Tx, root: str) -> bool:

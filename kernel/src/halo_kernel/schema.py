@@ -82,10 +82,10 @@ CREATE TABLE runs(
         min_reader=2,
         sql="""
 ALTER TABLE sessions ADD COLUMN reply_to TEXT NOT NULL DEFAULT '';
+ALTER TABLE sessions ADD COLUMN marks TEXT NOT NULL DEFAULT '';
 ALTER TABLE inbox ADD COLUMN owed INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX inbox_owed ON inbox(session) WHERE owed = 1;
 ALTER TABLE runs ADD COLUMN waiting INTEGER NOT NULL DEFAULT 0;
-CREATE TABLE marks(session TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY(session, name));
 CREATE TABLE plugin_state(
     session TEXT NOT NULL,
     plugin TEXT NOT NULL,
@@ -104,6 +104,7 @@ CREATE TABLE questions(
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     session TEXT NOT NULL,
     turn TEXT NOT NULL,
+    asker TEXT NOT NULL,
     call TEXT NOT NULL,
     tool TEXT NOT NULL,
     arguments TEXT NOT NULL,

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NoReturn, Protocol
 
+from ..errors import ModelError
 from ..records import (
     Access,
     AgentSpec,
-    Body,
+    Answer,
     Delta,
     Event,
     Incoming,
+    ModelRequest,
+    Question,
     Receipt,
     SessionInfo,
     ToolSpec,
     TurnResult,
+    Usage,
 )
+from .scopes import Scope
 
 
 class Cancel(Protocol):
@@ -67,8 +72,30 @@ class Call(Protocol):
         ...
 
     @property
+    def approval(self) -> Answer | None:
+        """How a guard's question about this call was answered, None when none asked."""
+        ...
+
+    @property
+    def answer(self) -> Answer | None:
+        """The answer to what the tool itself asked, None in its first run."""
+        ...
+
+    @property
     def cancel(self) -> Cancel:
         """When to stop."""
+        ...
+
+    @property
+    def scope(self) -> Scope:
+        """What ends with the call: closers, tasks and processes of the tool."""
+        ...
+
+    def ask(self, question: Question) -> NoReturn:
+        """Wait for a person, without a task: this raises, and after the answer the call starts anew with `answer` set.
+
+        So a tool asks before its first effect. A question that nobody answers in time is answered by a refusal.
+        """
         ...
 
     def progress(self, text: str) -> None:
@@ -102,19 +129,21 @@ class Session(Protocol):
         """The agent, as it was when the session was opened."""
         ...
 
+    @property
+    def scope(self) -> Scope:
+        """What ends when the session is closed."""
+        ...
+
     async def submit(self, message: Incoming) -> Receipt:
         """Make a message durable and see that it is answered; returns after the commit.
 
-        Raises `BadInput`, `SessionClosed`, `QueueFull`, `StorageUnavailable`; each leaves no trace.
+        Raises `BadInput`, `SessionClosed`, `QueueFull`, `Conflict` when the session owes its report to somebody who
+        does not give way, `StorageUnavailable`; each leaves no trace.
         """
         ...
 
     def prompt(self, message: Incoming) -> Prompt:
         """Register a run at once, write the message, and return a handle. Raises `SessionClosed`."""
-        ...
-
-    def interrupt(self) -> bool:
-        """Cancel the active run; waiting messages stay. Returns whether there was one."""
         ...
 
     def events(self, after: str | None = None, *, live: bool = False) -> AsyncGenerator[Update, None]:
@@ -128,8 +157,48 @@ class Session(Protocol):
         """Return the last finished answer's text."""
         ...
 
-    async def append(self, bodies: Sequence[Body]) -> Sequence[Event]:
-        """Write a plugin's own events."""
+    async def children(self) -> Sequence[SessionInfo]:
+        """Return the sessions that were started from this one, oldest first."""
+        ...
+
+    async def start_child(self, agent: str, *, access: Access | None = None, title: str = "") -> Session:
+        """Make a session of the same tree, owned by the same principal, at this one's level or a lower one."""
+        ...
+
+    def interrupt(self) -> bool:
+        """Cancel the active run, a paused one too; waiting messages stay. Returns whether there was one."""
+        ...
+
+    async def stop(self) -> None:
+        """Cancel this session and all below it; what waits goes into the history unanswered."""
+        ...
+
+    async def archive(self) -> None:
+        """Stop this session and all below it, drop what waits, and refuse new messages from then on."""
+        ...
+
+    async def append(
+        self, kind: str, body: Mapping[str, object], *, expect_head: int | None = None, state: object = ...
+    ) -> Event:
+        """Write an event of the plugin's own kind, `<plugin>.<noun>`, with its new `state` if one is given.
+
+        Raises `Conflict` when the journal's head is not `expect_head`, `BadInput` for a kind of the kernel's.
+        """
+        ...
+
+    async def state(self, plugin: str) -> object:
+        """Return the JSON value that `append` last stored for a plugin, or None."""
+        ...
+
+    async def complete(self, request: ModelRequest, *, purpose: str) -> str:
+        """Ask a model beside the turn: guarded, retried, and accounted for in the journal; return its text.
+
+        `request.model` is `<provider>/<id>`, '' for the session's own. Raises `ModelError`.
+        """
+        ...
+
+    async def mark(self, name: str) -> None:
+        """Mark the session for good, such as with a source that it has read from; `info.marks` has it."""
         ...
 
 
@@ -149,6 +218,21 @@ class Prompt(Protocol):
     def cancel(self) -> None:
         """Withdraw the message, or cancel the turn that consumes it."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCall:
+    """One model call, for those who guard and account for it; `usage` or `error` once it has finished."""
+
+    id: str
+    model: str
+    purpose: str
+    request: ModelRequest
+    session: Session
+    turn: str
+    approval: Answer | None = None
+    usage: Usage | None = None
+    error: ModelError | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

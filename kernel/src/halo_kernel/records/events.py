@@ -120,10 +120,14 @@ class ToolFinished(_Body, frozen=True, kw_only=True, tag="tool.finished"):
 
 
 class UsageRecorded(_Body, frozen=True, kw_only=True, tag="usage.recorded"):
-    """Tokens of one model call, time to its first token and to its end in milliseconds."""
+    """Tokens of one model call, time to its first token and to its end in milliseconds.
+
+    `purpose` is `turn`, or what a plugin asked for beside it.
+    """
 
     reply: str
     model: str
+    purpose: str = "turn"
     input: int = 0
     output: int = 0
     cache_read: int = 0
