@@ -9,7 +9,7 @@ from typing import Literal
 
 from ..access import fold_access
 from ..contracts import Tx
-from ..errors import BadInput, NotFound, StorageUnavailable
+from ..errors import BadInput, NotFound, SessionClosed, StorageUnavailable
 from ..inbox import waiting
 from ..log import logger
 from ..records import Access, AgentSpec, Event, Principal, SessionInfo
@@ -136,6 +136,26 @@ class Sessions:
         if closing:
             await asyncio.wait(closing, timeout=_CLOSE_SECONDS)
 
+    async def start_child(self, parent: SessionInfo, agent: str, access: Access | None, title: str) -> LiveSession:
+        """See `contracts.Session.start_child`."""
+        seat = await self._seat_of(parent.workspace)
+        if parent.archived:
+            raise SessionClosed(f"session {parent.id} is archived", advice="start a new session")
+        session = f"sub_{_base36(seat.stamp())}_{seat.clock.new_id(64)[:6]}"
+        owner = Principal(name=parent.principal, kind=parent.principal_kind, access=parent.access)
+        await self._make(
+            seat,
+            session,
+            principal=owner,
+            agent=agent,
+            access=access,
+            origin="sub",
+            title=title,
+            directory=parent.directory,
+            parent=parent,
+        )
+        return await self._live(seat, session)
+
     async def _make(
         self,
         seat: Seat,
@@ -147,6 +167,7 @@ class Sessions:
         directory: str,
         access: Access | None = None,
         title: str = "",
+        parent: SessionInfo | None = None,
     ) -> None:
         for field, text in (("title", title), ("origin", origin)):
             if storable_text(text) != text:
@@ -167,6 +188,7 @@ class Sessions:
                 directory=directory,
                 journal=journal,
                 at=at,
+                parent=parent,
             )
 
         await seat.database.write(write)

@@ -9,8 +9,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from .. import questions
 from ..contracts import Tx, Value
 from ..errors import BadInput, Conflict, NotFound
+from ..inbox import input_of, prepared, waiting
 from ..journal import append
 from ..records import (
     Access,
@@ -29,7 +31,7 @@ MAX_ID = 120
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,119}")
 _COLUMNS = (
     "s.id, s.root, s.parent, s.agent, s.access, s.principal, s.principal_kind, s.origin, s.title, s.model, s.head,"
-    " s.created_at, s.updated_at, s.stopped_at, s.archived_at, s.parked, s.directory, r.session IS NOT NULL"
+    " s.created_at, s.updated_at, s.stopped_at, s.archived_at, s.parked, s.directory, s.marks, coalesce(r.waiting, -1)"
 )
 _END = 1 << 62
 _FROM = "FROM sessions s LEFT JOIN runs r ON r.session = s.id"
@@ -57,16 +59,20 @@ def insert(
     directory: str,
     journal: str,
     at: int,
+    parent: SessionInfo | None = None,
 ) -> tuple[Event, ...]:
-    """Make a root session with its first event; an id that is taken gives no event."""
+    """Make a session, below `parent` if one is given, with its first event; an id that is taken gives no event."""
+    above, root = (None, session) if parent is None else (parent.id, parent.root)
+    owner, place = (principal.name, principal.kind), (origin, title, directory)
     made = tx.one(
-        "INSERT INTO sessions(id, root, journal, agent, access, principal, principal_kind, origin, title, directory,"
-        " created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING RETURNING id",
-        (session, session, journal, agent, access, principal.name, principal.kind, origin, title, directory, at, at),
+        "INSERT INTO sessions(id, root, parent, journal, agent, access, principal, principal_kind, origin, title,"
+        " directory, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT(id) DO NOTHING RETURNING id",
+        (session, root, above, journal, agent, access, *owner, *place, at, at),
     )
     if made is None:
         return ()
-    body = SessionCreated(agent=agent, access=access, principal=principal.name, title=title)
+    body = SessionCreated(agent=agent, access=access, principal=principal.name, title=title, parent=above)
     return append(tx, session, [body], at=at)
 
 
@@ -134,6 +140,64 @@ def newest(
     return found
 
 
+def children(tx: Tx, session: str, *, workspace: WorkspaceInfo) -> Sequence[SessionInfo]:
+    """Return the sessions right below one, oldest first."""
+    rows = tx.execute(
+        f"SELECT {_COLUMNS} {_FROM} WHERE s.parent = ? AND s.deleted_at IS NULL ORDER BY s.created_at, s.id", (session,)
+    )
+    return [_info(row, workspace) for row in rows]
+
+
+def tree(tx: Tx, session: str) -> list[str]:
+    """Return a session and all below it, parents first."""
+    found = [session]
+    for each in found:
+        found += [str(name) for (name,) in tx.execute("SELECT id FROM sessions WHERE parent = ? ORDER BY id", (each,))]
+    return found
+
+
+def halt(tx: Tx, session: str, *, archive: bool, at: int) -> tuple[Event, ...]:
+    """Stop a session, or archive it; return what was journaled. Its active run is not touched.
+
+    What waits goes into the history unanswered, or is dropped; a paused turn will end as cancelled.
+    """
+    events = end_pause(tx, session, why="the session was stopped", at=at)
+    column, state = ("archived_at", "dropped") if archive else ("stopped_at", "stopped")
+    tx.execute(f"UPDATE sessions SET {column} = coalesce({column}, ?) WHERE id = ?", (at, session))
+    left = waiting(tx, session)
+    tx.execute("UPDATE inbox SET state = ? WHERE session = ? AND state = 'waiting'", (state, session))
+    kept = [] if archive else [input_of(row, prepared(row)) for row in left]
+    return events + (append(tx, session, kept, at=at) if kept else ())
+
+
+def end_pause(tx: Tx, session: str, *, why: str, at: int) -> tuple[Event, ...]:
+    """Settle what keeps a session's turn waiting, so that it ends as cancelled when it is taken up."""
+    tx.execute("UPDATE runs SET waiting = 2 WHERE session = ? AND waiting = 1", (session,))
+    return questions.supersede(tx, session, at=at, why=why)
+
+
+def mark(tx: Tx, session: str, name: str) -> None:
+    """Add a mark to a session."""
+    row = tx.one("SELECT marks FROM sessions WHERE id = ?", (session,))
+    names = sorted({*str(row[0] if row else "").split(), name})
+    tx.execute("UPDATE sessions SET marks = ? WHERE id = ?", (" ".join(names), session))
+
+
+def store_state(tx: Tx, session: str, plugin: str, value: str) -> None:
+    """Store what a plugin knows about a session, as JSON."""
+    tx.execute(
+        "INSERT INTO plugin_state(session, plugin, value) VALUES (?, ?, ?)"
+        " ON CONFLICT(session, plugin) DO UPDATE SET value = excluded.value",
+        (session, plugin, value),
+    )
+
+
+def state_of(tx: Tx, session: str, plugin: str) -> str:
+    """Return what `store_state` stored, `null` before."""
+    row = tx.one("SELECT value FROM plugin_state WHERE session = ? AND plugin = ?", (session, plugin))
+    return "null" if row is None else str(row[0])
+
+
 def after(info: SessionInfo, event: Event) -> SessionInfo:
     """Return what lists show after `event`."""
     match event.body:
@@ -148,7 +212,7 @@ def after(info: SessionInfo, event: Event) -> SessionInfo:
 
 def _info(row: tuple[Any, ...], workspace: WorkspaceInfo) -> SessionInfo:
     session, root, parent, agent, access, principal, kind, origin, title, model, head = row[:11]
-    created, updated, stopped, archived, parked, directory, running = row[11:]
+    created, updated, stopped, archived, parked, directory, marks, waiting = row[11:]
     return SessionInfo(
         id=session,
         root=root,
@@ -164,7 +228,8 @@ def _info(row: tuple[Any, ...], workspace: WorkspaceInfo) -> SessionInfo:
         directory=directory,
         model=model,
         head=head,
-        state="running" if running else "idle",
+        marks=tuple(marks.split()),
+        state="idle" if waiting < 0 else "waiting" if waiting else "running",
         created_at=created,
         updated_at=updated,
         stopped=stopped is not None,

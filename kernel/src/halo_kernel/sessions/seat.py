@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -17,7 +17,7 @@ from ..hooks import Hooks
 from ..journal import Feed
 from ..log import logger
 from ..models import Models
-from ..records import AgentSpec, Event, ToolSpec, WorkspaceInfo
+from ..records import Access, AgentSpec, Event, SessionInfo, ToolSpec, WorkspaceInfo
 from ..turns import Desk, Limits
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class Seat:
     clock: Clock
     boot: str
     stopping: asyncio.Event
+    start_child: Callable[[SessionInfo, str, Access | None, str], Awaitable[LiveSession]]
     limits: Limits
     max_queue: int
     find_agent: Callable[[WorkspaceInfo, str | None], AgentSpec]
@@ -52,6 +53,13 @@ class Seat:
         """Return the arrival time of a message; this process never gives the same one twice."""
         self._stamped = max(self.clock.now(), self._stamped + 1)
         return self._stamped
+
+    def tell(self, events: Sequence[Event]) -> None:
+        """Tell followers, and the sessions that they are about, of events that are committed."""
+        for event in events:
+            if (live := self.sessions.get(event.session)) is not None:
+                live.told(event)
+        self.feed.publish(events)
 
     async def desk(
         self,

@@ -3,42 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+import re
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
-from .. import hookspecs
+from .. import hookspecs, questions
 from ..access import fold_access
 from ..contracts import Lease, Tx, Update
-from ..errors import BadInput, HaloError, LeaseHeld, LeaseLost, SessionClosed, Stopping
+from ..errors import BadInput, Conflict, HaloError, LeaseHeld, LeaseLost, SessionClosed, Stopping
 from ..folds import history_of
-from ..inbox import Waiting, accept, next_batch, result_of, waiting
-from ..journal import append, last_answer, read
+from ..inbox import accept, check, result_of
+from ..journal import append, journal_of, last_answer, read
 from ..log import logger
 from ..records import (
+    Access,
     AgentSpec,
     Body,
     ContextPrepared,
     Event,
     Foreign,
     Incoming,
+    ModelRequest,
     Receipt,
     SessionInfo,
     State,
     TurnResult,
     is_foreign,
 )
-from ..records.storable import storable_text
-from ..recovery import is_cut, is_parked, recover_tree, withdraw_message
+from ..recovery import recover_tree, withdraw_message
 from ..turns import Desk, Turn
+from . import rows
+from .completion import complete
+from .duty import Duty, find_duty
 from .prompts import PromptHandle
-from .rows import after, load, move
 from .seat import Seat
 
 T = TypeVar("T")
 
-MAX_TEXT = 1_000_000
 _CLOSE_SECONDS = 5.0
 _HELD_SECONDS = 1.0
 
@@ -62,11 +66,12 @@ class LiveSession:
         self._hard = 0
         self._retrying = False
         self._closing: asyncio.Task[None] | None = None
+        self._rests: State = "waiting" if info.state == "waiting" else "idle"
 
     @property
     def info(self) -> SessionInfo:
         """What lists show, as of the last turn, with the state as of now."""
-        state: State = "closed" if self.closed else "running" if self.running else "idle"
+        state: State = "closed" if self.closed else "running" if self.running else self._rests
         return replace(self._info, state=state)
 
     @property
@@ -149,7 +154,7 @@ class LiveSession:
 
     async def _accept(self, message: Incoming) -> tuple[Receipt, bool]:
         self._check_open()
-        self._check_message(message)
+        check(message)
         seat, session = self._seat, self._info.id
         await seat.mark_busy()
         key = message.key or f"auto:{seat.clock.new_id()}"
@@ -169,18 +174,6 @@ class LiveSession:
             raise SessionClosed(f"session {self._info.id} is closed", advice="open it again")
         if self._seat.stopping.is_set():
             raise Stopping("the server is shutting down", advice="send again when it is back")
-
-    def _check_message(self, message: Incoming) -> None:
-        if not message.text.strip():
-            raise BadInput("text must not be empty", field="text")
-        if len(message.text) > MAX_TEXT:
-            raise BadInput(f"text may have at most {MAX_TEXT} characters, not {len(message.text)}", field="text")
-        if message.key is not None and not 1 <= len(message.key) <= 300:
-            raise BadInput("key must have 1 to 300 characters", field="key")
-        for field in ("text", "key", "route"):
-            text = getattr(message, field) or ""
-            if storable_text(text) != text:
-                raise BadInput(f"{field} must not contain U+0000 or surrogates", field=field)
 
     # Running
 
@@ -214,34 +207,35 @@ class LiveSession:
 
     async def _drive(self) -> None:
         """Run turns until nothing waits that this process may run."""
-        while not self._seat.stopping.is_set():
+        seat = self._seat
+        while not seat.stopping.is_set():
             self._stirred.clear()
-            batch, rest, cut = await self._seat.database.read(self._owed)
-            if self._closing is not None or not (batch or cut):
-                break
             desk = self._desk
-            if not await (self._sit_down() if desk is None else self._take_turn(desk, batch)):
+            duty = await seat.database.read(self._due)
+            if self._closing is not None or duty.is_nothing:
                 break
-            if desk is not None and not rest and not self._stirred.is_set():
+            if duty.superseded:
+                await self._supersede()
+                continue
+            if not await (self._sit_down() if desk is None else self._take_turn(desk, duty)):
+                break
+            if desk is not None and not duty.more and not self._stirred.is_set():
                 break
         await self._settle_elsewhere()
 
-    def _owed(self, tx: Tx) -> tuple[list[Waiting], bool, bool]:
-        """Return what the next turn answers, whether more waits, and whether an earlier turn has no end.
+    def _due(self, tx: Tx) -> Duty:
+        return find_duty(tx, self._info, seated=self._desk is not None, boot=self._seat.boot)
 
-        A parked tree owes nothing: not even its lease is taken, which other processes would hear.
-        """
-        info = self._info
-        if is_parked(tx, info.root):
-            return [], False, False
-        cut = self._desk is None and is_cut(tx, info.root, session=info.id, boot=self._seat.boot)
-        rows = waiting(tx, info.id)
-        batch = next_batch(rows)
-        return batch, len(rows) > len(batch), cut
+    async def _supersede(self) -> None:
+        """Settle the open question, because a message goes first; its turn is ended next."""
+        now = self._seat.clock.now()
+        await self._write(lambda tx: questions.supersede(tx, self._info.id, at=now))
 
-    async def _take_turn(self, desk: Desk, batch: list[Waiting]) -> bool:
+    async def _take_turn(self, desk: Desk, duty: Duty) -> bool:
         """Run one turn and settle its handles; false when it was landed for a shutdown."""
-        turn = self._turn = Turn(desk, batch, context_digest=self._digest)
+        turn = self._turn = Turn(desk, duty.rows, context_digest=self._digest, resumed=duty.resumed)
+        if duty.stop is not None:
+            turn.token.request(duty.stop)
         if any(handle.cancelled for row in self._yielded for handle in self._prompts.get(row, ())):
             turn.token.request("cancelled")
         try:
@@ -249,10 +243,11 @@ class LiveSession:
         finally:
             self._turn = None
         self._digest = turn.context_digest
-        if result is None:
-            self._stirred.set()  # a row was settled under its hands: look again
-        else:
+        self._rests = "waiting" if turn.paused else "idle"
+        if result is not None:
             self._finish(turn, result)
+        elif not turn.paused:
+            self._stirred.set()  # a row was settled under its hands: look again
         return not (turn.token.requested and turn.token.reason == "landed")
 
     def _finish(self, turn: Turn, result: TurnResult) -> None:
@@ -280,11 +275,12 @@ class LiveSession:
             return False
         events = await seat.database.read(lambda tx: read(tx, info.id))
         self._digest = next((e.body.digest for e in reversed(events) if isinstance(e.body, ContextPrepared)), "")
-        self._desk = await seat.desk(self, lease, history_of(events), self._stirred, told=self._told)
+        self._desk = await seat.desk(self, lease, history_of(events), self._stirred, told=self.told)
         return True
 
-    def _told(self, event: Event) -> None:
-        self._info = after(self._info, event)
+    def told(self, event: Event) -> None:
+        """Be as lists show it after an event."""
+        self._info = rows.after(self._info, event)
 
     def _retry_later(self) -> None:
         """Look again in a second: nothing tells us when another process dies or a disk has room."""
@@ -299,12 +295,12 @@ class LiveSession:
 
     async def _refresh(self) -> None:
         seat, info = self._seat, self._info
-        self._info = await seat.database.read(lambda tx: load(tx, info.id, workspace=seat.workspace))
+        self._info = await seat.database.read(lambda tx: rows.load(tx, info.id, workspace=seat.workspace))
 
     async def move(self, directory: str) -> None:
         """Be about another directory of the workspace. Raises `Conflict` while it runs."""
         session, at = self._info.id, self._seat.clock.now()
-        self._seat.feed.publish(await self._seat.database.write(lambda tx: move(tx, session, directory, at=at)))
+        await self._write(lambda tx: rows.move(tx, session, directory, at=at))
         await self._refresh()
 
     # Stopping
@@ -326,11 +322,48 @@ class LiveSession:
             logger("sessions").warning("lease not given back", session=self._info.id, error=error.message)
 
     def interrupt(self) -> bool:
-        """Cancel the active run; waiting messages stay. Returns whether there was one."""
-        if self._turn is None:
-            return False
-        self._turn.token.request("cancelled")
-        return True
+        """See `contracts.Session.interrupt`."""
+        if self._turn is not None:
+            self._turn.token.request("cancelled")
+            return True
+        if self._rests == "waiting" and self._closing is None:
+            self._track(self._end_pause())
+            return True
+        return False
+
+    async def _end_pause(self) -> None:
+        session, now = self._info.id, self._seat.clock.now()
+        await self._write(lambda tx: rows.end_pause(tx, session, why="the turn was cancelled", at=now))
+        self.stir()
+
+    async def stop(self) -> None:
+        """See `contracts.Session.stop`."""
+        await self._halt(archive=False)
+
+    async def archive(self) -> None:
+        """See `contracts.Session.archive`."""
+        await self._halt(archive=True)
+
+    async def _halt(self, *, archive: bool) -> None:
+        """Halt the tree from here down: what waits first, so that nothing begins anew, then what runs."""
+        seat, session, now = self._seat, self._info.id, self._seat.clock.now()
+
+        def write(tx: Tx) -> tuple[Event, ...]:
+            return tuple(
+                event for name in rows.tree(tx, session) for event in rows.halt(tx, name, archive=archive, at=now)
+            )
+
+        await self._write(write)
+        names = await seat.database.read(lambda tx: rows.tree(tx, session))
+        await asyncio.gather(*(live.halted() for name in names if (live := seat.sessions.get(name)) is not None))
+
+    async def halted(self) -> None:
+        """End the active run and return when it has ended, after 5 s at the latest."""
+        self.interrupt()
+        self.stir()
+        if self._driver is not None:
+            await asyncio.wait({self._driver}, timeout=_CLOSE_SECONDS)
+        await self._refresh()
 
     def close(self, mode: Literal["abort", "land"] = "land") -> asyncio.Task[None]:
         """Close once; every caller gets the same task. `land` leaves an unfinished turn for the next boot."""
@@ -391,13 +424,61 @@ class LiveSession:
         session = self._info.id
         return await self._seat.database.read(lambda tx: last_answer(tx, session))
 
-    async def append(self, bodies: Sequence[Body]) -> Sequence[Event]:
-        """Write a plugin's own events. Raises `BadInput` for a kernel's kind."""
-        if not all(isinstance(body, Foreign) and is_foreign(body.kind) for body in bodies):
-            raise BadInput("a plugin appends only kinds of its own, <plugin>.<noun>, as Foreign bodies", field="bodies")
-        session, at = self._info.id, self._seat.clock.now()
-        events = await self._seat.database.write(lambda tx: append(tx, session, bodies, at=at))
-        self._seat.feed.publish(events)
-        for event in events:
-            self._told(event)
+    async def append(
+        self, kind: str, body: Mapping[str, object], *, expect_head: int | None = None, state: object = ...
+    ) -> Event:
+        """See `contracts.Session.append`."""
+        if not is_foreign(kind):
+            raise BadInput(f"a plugin appends only kinds of its own, <plugin>.<noun>, not {kind!r}", field="kind")
+        session, plugin = self._info.id, kind.partition(".")[0]
+        value = None if state is ... else msgspec.json.encode(state).decode()
+
+        def write(tx: Tx) -> tuple[Event, ...]:
+            if expect_head not in (None, journal_of(tx, session)[1]):
+                raise Conflict(f"the journal of {session} has gone on since event {expect_head}")
+            if value is not None:
+                rows.store_state(tx, session, plugin, value)
+            return append(tx, session, [Foreign(kind=kind, data=dict(body))], at=now)
+
+        now = self._seat.clock.now()
+        (event,) = await self._write(write)
+        return event
+
+    async def state(self, plugin: str) -> object:
+        """See `contracts.Session.state`."""
+        session = self._info.id
+        return msgspec.json.decode(await self._seat.database.read(lambda tx: rows.state_of(tx, session, plugin)))
+
+    async def write(self, bodies: Sequence[Body]) -> tuple[Event, ...]:
+        """Add events of the kernel's own that belong to no turn."""
+        session, now = self._info.id, self._seat.clock.now()
+        return await self._write(lambda tx: append(tx, session, bodies, at=now))
+
+    async def _write(self, fn: Callable[[Tx], tuple[Event, ...]]) -> tuple[Event, ...]:
+        """Write what the lease does not guard, then tell everybody: followers, and the sessions that are about it."""
+        events = await self._seat.database.write(fn)
+        self._seat.tell(events)
         return events
+
+    async def mark(self, name: str) -> None:
+        """See `contracts.Session.mark`."""
+        if not re.fullmatch(r"[a-z0-9_.:-]{1,60}", name):
+            raise BadInput("a mark has 1 to 60 of a-z, 0-9, '_', '.', ':' and '-'", field="name")
+        session = self._info.id
+        await self._seat.database.write(lambda tx: rows.mark(tx, session, name))
+        await self._refresh()
+
+    async def complete(self, request: ModelRequest, *, purpose: str) -> str:
+        """See `contracts.Session.complete`."""
+        return await complete(self._seat, self, request, purpose=purpose)
+
+    # Below
+
+    async def children(self) -> Sequence[SessionInfo]:
+        """See `contracts.Session.children`."""
+        seat, session = self._seat, self._info.id
+        return await seat.database.read(lambda tx: rows.children(tx, session, workspace=seat.workspace))
+
+    async def start_child(self, agent: str, *, access: Access | None = None, title: str = "") -> LiveSession:
+        """See `contracts.Session.start_child`."""
+        return await self._seat.start_child(self.info, agent, access, title)

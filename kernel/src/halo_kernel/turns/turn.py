@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 
 from .. import hookspecs
 from ..contracts import Tx
 from ..errors import HaloError, ModelError
-from ..inbox import Waiting, are_waiting, consume, next_batch, waiting
+from ..inbox import Waiting, are_waiting, consume, input_of, next_batch, prepared, waiting
 from ..journal import append, read_turn
 from ..log import logger
-from ..models import Answer, Attempt, call_model
+from ..models import Answer
+from ..questions import Asker, Paused, Pending, answers, ask
+from ..records import Answer as Approval
 from ..records import (
-    AssistantCut,
     AssistantDiscarded,
     AssistantMessage,
     Block,
     Body,
-    Delta,
     Event,
     HookSkipped,
     InputAdded,
@@ -32,36 +30,42 @@ from ..records import (
     TurnEnded,
     TurnResult,
     TurnStarted,
-    UsageRecorded,
     plain_text,
 )
 from ..records.storable import storable_text
-from ..recovery import open_calls
+from ..recovery import open_calls, unanswered
 from ..repair import repair_history
-from .batch import run_batch
+from .asking import Asking, message_of, usage_of
+from .batch import Batch, going_on
 from .cancel import CancelToken, Stopped, run_stoppable
 from .context import Context, prepare_context
 from .desk import Desk
 
-_PARTIAL_SECONDS = 0.5
 _TITLE_CHARS = 60
 
 
 class Turn:
-    """One turn of a session. `rows` grows when steering input joins it; `token` stops it."""
+    """One turn of a session. `rows` grows when steering input joins it; `token` stops it.
 
-    def __init__(self, desk: Desk, rows: Sequence[Waiting], *, context_digest: str = "") -> None:
-        self.id = desk.clock.new_id(128)
+    `resumed` is the id of a turn that a question had paused; it goes on with the calls that have no result yet.
+    """
+
+    def __init__(
+        self, desk: Desk, rows: Sequence[Waiting], *, context_digest: str = "", resumed: str | None = None
+    ) -> None:
+        self.id = resumed or desk.clock.new_id(128)
+        self.paused = False
         self.rows = list(rows)
         self.token = CancelToken()
         self.context_digest = context_digest
         self._desk = desk
         self._session = desk.session.info.id
-        self._attempt: Attempt | None = None
+        self._resumed = resumed is not None
+        self._asking = Asking(desk, turn=self.id)
+        self._answers: dict[tuple[str, Asker], Approval] = {}
         self._answer = ""
         self._model = ""
         self._steps = 0
-        self._kept_at = 0.0
 
     @property
     def numbers(self) -> list[int]:
@@ -71,22 +75,25 @@ class Turn:
     async def run(self) -> TurnResult | None:
         """Run to the end and return the result; None when its rows were settled by somebody else before it began.
 
+        None also when a question paused it: then it is `paused`, and the journal has its calls without a result.
         A turn that is landed for a shutdown records what has been streamed and no end: the next boot goes on.
         Raises what kept it from beginning (its rows wait on), or from being ended (it is for recovery to end it).
         """
-        if not await self._begin():
+        if not self._resumed and not await self._begin():
             return None
         try:
             return await self._work()
         except Stopped:
             return await self._stopped()
+        except Paused as pause:
+            return await self._pause(pause.pending)
         except HaloError as error:
             kind = error.kind if isinstance(error, ModelError) else type(error).__name__
-            return await self._end("failed", bodies=self._cut("failed"), error=_sentence(error), kind=kind)
+            return await self._end("failed", bodies=self._asking.cut("failed"), error=_sentence(error), kind=kind)
         except Exception as error:
             logger("turns").error("turn failed", session=self._session, turn=self.id, exc_info=True)
             return await self._end(
-                "failed", bodies=self._cut("failed"), error=f"internal error: {error!r}", kind="internal"
+                "failed", bodies=self._asking.cut("failed"), error=f"internal error: {error!r}", kind="internal"
             )
 
     async def _begin(self) -> bool:
@@ -117,13 +124,9 @@ class Turn:
         return True
 
     async def _prepare_input(self, rows: Sequence[Waiting]) -> tuple[list[InputAdded], list[HookSkipped]]:
-        batch = [
-            PreparedInput(row=row.row, text=row.text, content=row.text, sender=row.principal, stamp=_stamp(row.at))
-            for row in rows
-        ]
-        prepared, failures = await self._desk.hooks.fold(hookspecs.prepare_input, batch, session=self._desk.session)
-        same_rows = [prepared_row.row for prepared_row in prepared] == [row.row for row in rows]
-        inputs = [_input(row, ready) for row, ready in zip(rows, prepared if same_rows else batch, strict=True)]
+        batch: Sequence[PreparedInput] = [prepared(row) for row in rows]
+        batch, failures = await self._desk.hooks.fold(hookspecs.prepare_input, batch, session=self._desk.session)
+        inputs = [input_of(row, ready) for row, ready in zip(rows, batch, strict=True)]
         skipped = [HookSkipped(plugin=failure.plugin, hook=failure.hook, error=str(failure)) for failure in failures]
         return inputs, skipped
 
@@ -136,6 +139,9 @@ class Turn:
         if context.event.digest != self.context_digest:
             await self._record([context.event])
             self.context_digest = context.event.digest
+        batch = Batch(self._desk, context.tools, turn=self.id, access=access, token=self.token)
+        if self._resumed and (result := await self._catch_up(batch)) is not None:
+            return result
         while self._steps < desk.limits.max_steps:
             self._steps += 1
             calls = await self._step(context, offer)
@@ -143,7 +149,7 @@ class Turn:
                 return calls
             if not calls:
                 continue
-            await run_batch(desk, calls, context.tools, turn=self.id, access=access, token=self.token)
+            await batch.run(calls)
             if (result := await self._give_way()) is not None:
                 return result
         return await self._end("failed", error=f"the turn took {self._steps} steps without an answer", kind="max_steps")
@@ -154,10 +160,10 @@ class Turn:
         if answer.stop.reason == "refusal":
             raise await self._refused(answer)
         self._answer = plain_text(answer.content) or self._answer
-        bodies = self._bodies(answer)
+        bodies: list[Body] = [message_of(answer, self._model), usage_of(answer, self._model)]
         if _calls(answer.content):
             # Those in the journal run: what JSON cannot say is gone from their arguments.
-            (message, *_) = await self._record(bodies, forget_partial=True)
+            (message, *_) = await self._asking.record(bodies)
             return _calls(message.body.content) if isinstance(message.body, AssistantMessage) else []
         joining = await self._joining()
         steering = [row for row in joining if row.mode == "steer"]
@@ -172,7 +178,7 @@ class Turn:
         discarded = AssistantDiscarded(
             reply=answer.reply, reason=error.kind, error=error.message, attempt=answer.attempt, text=text
         )
-        await self._record([discarded, self._usage(answer)], forget_partial=True)
+        await self._asking.record([discarded, usage_of(answer, self._model)])
         return error
 
     async def _choose(self) -> Offer:
@@ -184,7 +190,6 @@ class Turn:
 
     async def _ask(self, context: Context, offer: Offer) -> Answer:
         desk, wish = self._desk, self._desk.session.agent.model
-        self._kept_at = desk.clock.monotonic()
         request = ModelRequest(
             model=self._model.partition("/")[2],
             system=context.system,
@@ -195,75 +200,8 @@ class Turn:
             session=self._session,
             options=wish.options if wish else {},
         )
-        return await call_model(
-            desk.models.provider(self._model),
-            request,
-            clock=desk.clock,
-            idle_timeout=desk.limits.idle_timeout,
-            max_attempts=desk.limits.max_attempts,
-            on_delta=self._delta,
-            on_failure=self._discard,
-        )
-
-    def _bodies(self, answer: Answer) -> list[Body]:
-        message = AssistantMessage(
-            reply=answer.reply,
-            content=answer.content,
-            stop=answer.stop.reason,
-            model=self._model,
-            attempt=answer.attempt,
-        )
-        return [message, self._usage(answer)]
-
-    def _usage(self, answer: Answer) -> UsageRecorded:
-        usage = answer.usage
-        return UsageRecorded(
-            reply=answer.reply,
-            model=self._model,
-            input=usage.input,
-            output=usage.output,
-            cache_read=usage.cache_read,
-            cache_write=usage.cache_write,
-            first_ms=answer.first_ms,
-            ms=answer.ms,
-        )
-
-    def _delta(self, attempt: Attempt, text: str, thinking: bool) -> None:
-        self._attempt = attempt
-        offset = len(attempt.thinking if thinking else attempt.text)
-        self._desk.feed.publish_delta(
-            Delta(session=self._session, turn=self.id, reply=attempt.reply, offset=offset, text=text, thinking=thinking)
-        )
-        now = self._desk.clock.monotonic()
-        if not thinking and now - self._kept_at >= _PARTIAL_SECONDS:
-            self._kept_at = now
-            self._keep_partial(attempt.reply, attempt.text + text)
-
-    def _keep_partial(self, reply: str, text: str) -> None:
-        """Store what has been streamed; a failure costs only the partial, the answer itself is written later."""
-        task = asyncio.ensure_future(self._desk.database.write(self._partial(reply, text)))
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
-
-    def _partial(self, reply: str, text: str) -> Callable[[Tx], None]:
-        lease, values = self._desk.lease, (reply, text, self._session, self.id)
-
-        def write(tx: Tx) -> None:
-            lease.check(tx)
-            tx.execute(
-                "INSERT INTO partials(session, turn, reply, text) SELECT session, turn, ?, ? FROM runs"
-                " WHERE session = ? AND turn = ? ON CONFLICT(session) DO UPDATE"
-                " SET turn = excluded.turn, reply = excluded.reply, text = excluded.text",
-                values,
-            )
-
-        return write
-
-    async def _discard(self, attempt: Attempt, error: ModelError) -> None:
-        self._attempt = None
-        body = AssistantDiscarded(
-            reply=attempt.reply, reason=error.kind, error=error.message, attempt=attempt.number, text=attempt.text
-        )
-        await self._record([body], forget_partial=True)
+        approval = self._answers.pop(("", "model"), None)
+        return await self._asking.ask(self._model, request, approval=approval)
 
     async def _joining(self) -> list[Waiting]:
         """Return the waiting rows that may belong to this turn, if anything may have arrived."""
@@ -299,39 +237,52 @@ class Turn:
 
         joined = bool(await self._desk.commit(write))
         if joined:
-            self._forget_partial()
+            self._asking.forget()
             self.rows += rows
         return joined
 
-    async def _record(self, bodies: Sequence[Body], *, forget_partial: bool = False) -> tuple[Event, ...]:
+    async def _record(self, bodies: Sequence[Body]) -> tuple[Event, ...]:
         now = self._desk.clock.now()
+        return await self._desk.commit(lambda tx: append(tx, self._session, bodies, at=now, turn=self.id))
+
+    async def _catch_up(self, batch: Batch) -> TurnResult | None:
+        """Take up a turn that was paused: run the calls of its last answer that have no result."""
+
+        def look(tx: Tx) -> tuple[list[Event], dict[tuple[str, Asker], Approval]]:
+            return read_turn(tx, self._session, self.id), answers(tx, self._session, self.id)
+
+        events, self._answers = await self._desk.database.read(look)
+        said = [event.body.content for event in events if isinstance(event.body, AssistantMessage)]
+        self._steps = len(said)
+        self._answer = next((text for content in reversed(said) if (text := plain_text(content))), "")
+        calls = [call for call, _ in unanswered(events).values()]
+        if not calls:
+            await self._desk.commit(lambda tx: going_on(tx, self._session, self._desk.boot))
+        await batch.run(calls, self._answers)
+        return await self._give_way()
+
+    async def _pause(self, pending: Pending) -> None:
+        """Make the question durable; no task is held while it is open."""
+        session, turn, now = self._session, self.id, self._desk.clock.now()
+        access = self.rows[0].access
 
         def write(tx: Tx) -> tuple[Event, ...]:
-            if forget_partial:
-                tx.execute("DELETE FROM partials WHERE session = ?", (self._session,))
-            return append(tx, self._session, bodies, at=now, turn=self.id)
+            body = ask(tx, session, pending, turn=turn, access=access, at=now)
+            return append(tx, session, [body], at=now, turn=turn)
 
-        events = await self._desk.commit(write)
-        if forget_partial:
-            self._forget_partial()
-        return events
-
-    def _forget_partial(self) -> None:
-        """What was streamed is in the journal now, in one form or another."""
-        self._attempt = None
-        self._desk.feed.forget_partial(self._session)
+        await self._desk.commit(write)
+        self.paused = True
 
     async def _stopped(self) -> TurnResult | None:
         if self.token.reason == "landed":
             await self._land()
             return None
         outcome: Outcome = "interrupted" if self.token.reason == "interrupted" else "cancelled"
-        return await self._end(outcome, bodies=self._cut(outcome))
+        return await self._end(outcome, bodies=self._asking.cut(outcome))
 
     async def _land(self) -> None:
         """Leave the turn for the next boot, with what has been streamed; unlike after a crash it is not to blame."""
-        attempt, where = self._attempt, (self._session, self.id)
-        keep = self._partial(attempt.reply, attempt.text) if attempt is not None and attempt.text else None
+        keep, where = self._asking.keep(), (self._session, self.id)
 
         def write(tx: Tx) -> tuple[Event, ...]:
             tx.execute("UPDATE runs SET landed = 1 WHERE session = ? AND turn = ?", where)
@@ -343,13 +294,6 @@ class Turn:
             await self._desk.commit(write)
         except HaloError as error:
             logger("turns").warning("turn not landed", session=self._session, turn=self.id, error=error.message)
-
-    def _cut(self, reason: str) -> list[Body]:
-        """Return what was streamed of an answer that is not in the journal."""
-        attempt = self._attempt
-        if attempt is None or not attempt.text:
-            return []
-        return [AssistantCut(reply=attempt.reply, text=attempt.text, reason=reason)]
 
     async def _end(
         self, outcome: Outcome, *, bodies: Sequence[Body] = (), error: str = "", kind: str = ""
@@ -373,7 +317,7 @@ class Turn:
         return write
 
     def _ended(self, outcome: Outcome, *, error: str = "", kind: str = "") -> TurnResult:
-        self._forget_partial()
+        self._asking.forget()
         result = TurnResult(
             session=self._session, turn=self.id, outcome=outcome, text=self._answer, error=error, kind=kind
         )
@@ -390,22 +334,6 @@ def _sentence(error: HaloError) -> str:
 
 def _calls(content: Sequence[Block]) -> list[ToolCall]:
     return [block for block in content if isinstance(block, ToolCall)]
-
-
-def _input(row: Waiting, ready: PreparedInput) -> InputAdded:
-    return InputAdded(
-        row=row.row,
-        key=row.key,
-        text=ready.text,
-        content=ready.content,
-        sender=ready.sender,
-        stamp=ready.stamp,
-        cause=row.cause,
-    )
-
-
-def _stamp(at: int) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at % 1000:03d}Z"
 
 
 def _title(current: str, inputs: Sequence[InputAdded]) -> str:

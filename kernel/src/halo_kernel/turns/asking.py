@@ -1,0 +1,174 @@
+"""One model call of a session: guarded, streamed to followers, kept while it runs, and accounted for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from .. import hookspecs
+from ..contracts import ModelCall, Tx
+from ..errors import ModelError
+from ..hooks import Hooks
+from ..journal import append
+from ..models import Answer, Attempt, call_model
+from ..questions import Paused, Pending
+from ..records import Answer as Approval
+from ..records import (
+    AssistantCut,
+    AssistantDiscarded,
+    AssistantMessage,
+    Body,
+    Delta,
+    Denial,
+    Event,
+    ModelRequest,
+    Question,
+    UsageRecorded,
+)
+from .desk import Desk
+
+_PARTIAL_SECONDS = 0.5
+
+
+class Asking:
+    """Asks models for one turn; what is streamed is kept beside the journal until the answer, or its loss, is in it."""
+
+    def __init__(self, desk: Desk, *, turn: str) -> None:
+        self._desk = desk
+        self._session = desk.session.info.id
+        self._turn = turn
+        self._attempt: Attempt | None = None
+        self._kept_at = 0.0
+
+    async def ask(self, model: str, request: ModelRequest, *, approval: Approval | None = None) -> Answer:
+        """Return the answer of `<provider>/<id>`. Raises `ModelError`; `Paused` when a person must allow the call."""
+        desk = self._desk
+        call = ModelCall(
+            id=desk.clock.new_id(64),
+            model=model,
+            purpose=request.purpose,
+            request=request,
+            session=desk.session,
+            turn=self._turn,
+            approval=approval,
+        )
+        await authorize(desk.hooks, call)
+        self._kept_at = desk.clock.monotonic()
+        try:
+            answer = await call_model(
+                desk.models.provider(model),
+                request,
+                clock=desk.clock,
+                idle_timeout=desk.limits.idle_timeout,
+                max_attempts=desk.limits.max_attempts,
+                on_delta=self._delta,
+                on_failure=self._discard,
+            )
+        except ModelError as error:
+            desk.hooks.notify(hookspecs.model_finished, call=replace(call, error=error))
+            raise
+        desk.hooks.notify(hookspecs.model_finished, call=replace(call, usage=answer.usage))
+        return answer
+
+    async def record(self, bodies: Sequence[Body]) -> tuple[Event, ...]:
+        """Journal what became of the call; what had been streamed of it is in there now, in one form or another."""
+        session, turn, now = self._session, self._turn, self._desk.clock.now()
+
+        def write(tx: Tx) -> tuple[Event, ...]:
+            tx.execute("DELETE FROM partials WHERE session = ?", (session,))
+            return append(tx, session, bodies, at=now, turn=turn)
+
+        events = await self._desk.commit(write)
+        self.forget()
+        return events
+
+    def forget(self) -> None:
+        """What was streamed is in the journal now."""
+        self._attempt = None
+        self._desk.feed.forget_partial(self._session)
+
+    def cut(self, reason: str) -> list[Body]:
+        """Return what was streamed of an answer that is not in the journal."""
+        attempt = self._attempt
+        if attempt is None or not attempt.text:
+            return []
+        return [AssistantCut(reply=attempt.reply, text=attempt.text, reason=reason)]
+
+    def keep(self) -> Callable[[Tx], None] | None:
+        """Return what stores the text that was streamed and is not in the journal, if there is any."""
+        attempt = self._attempt
+        return self._partial(attempt.reply, attempt.text) if attempt is not None and attempt.text else None
+
+    def _delta(self, attempt: Attempt, text: str, thinking: bool) -> None:
+        self._attempt = attempt
+        offset = len(attempt.thinking if thinking else attempt.text)
+        self._desk.feed.publish_delta(
+            Delta(
+                session=self._session, turn=self._turn, reply=attempt.reply, offset=offset, text=text, thinking=thinking
+            )
+        )
+        now = self._desk.clock.monotonic()
+        if not thinking and now - self._kept_at >= _PARTIAL_SECONDS:
+            self._kept_at = now
+            self._store(attempt.reply, attempt.text + text)
+
+    def _store(self, reply: str, text: str) -> None:
+        """Store what has been streamed; a failure costs only the partial, the answer itself is written later."""
+        task = asyncio.ensure_future(self._desk.database.write(self._partial(reply, text)))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _partial(self, reply: str, text: str) -> Callable[[Tx], None]:
+        lease, values = self._desk.lease, (reply, text, self._session, self._turn)
+
+        def write(tx: Tx) -> None:
+            lease.check(tx)
+            tx.execute(
+                "INSERT INTO partials(session, turn, reply, text) SELECT session, turn, ?, ? FROM runs"
+                " WHERE session = ? AND turn = ? ON CONFLICT(session) DO UPDATE"
+                " SET turn = excluded.turn, reply = excluded.reply, text = excluded.text",
+                values,
+            )
+
+        return write
+
+    async def _discard(self, attempt: Attempt, error: ModelError) -> None:
+        self._attempt = None  # before the commit, which a cancel does not undo: nothing is told twice
+        body = AssistantDiscarded(
+            reply=attempt.reply, reason=error.kind, error=error.message, attempt=attempt.number, text=attempt.text
+        )
+        await self.record([body])
+
+
+async def authorize(hooks: Hooks, call: ModelCall) -> None:
+    """Ask every guard of model calls. Raises `ModelError` of kind `refused`, or `Paused`."""
+    verdict = await hooks.guard(hookspecs.authorize_model, call=call, session=call.session)
+    if isinstance(verdict, Question) and call.approval is None:
+        raise Paused(Pending(question=verdict, asker="model", call=None))
+    if call.approval is not None and not call.approval.approved:
+        verdict = Denial(call.approval.text)
+    if isinstance(verdict, Denial):
+        raise ModelError(f"the model call was refused: {verdict.reason}", kind="refused")
+
+
+def message_of(answer: Answer, model: str) -> AssistantMessage:
+    """Return a whole answer as the journal keeps it."""
+    return AssistantMessage(
+        reply=answer.reply, content=answer.content, stop=answer.stop.reason, model=model, attempt=answer.attempt
+    )
+
+
+def usage_of(answer: Answer, model: str, *, purpose: str = "turn") -> UsageRecorded:
+    """Return what an answer cost."""
+    usage = answer.usage
+    return UsageRecorded(
+        reply=answer.reply,
+        model=model,
+        purpose=purpose,
+        input=usage.input,
+        output=usage.output,
+        cache_read=usage.cache_read,
+        cache_write=usage.cache_write,
+        first_ms=answer.first_ms,
+        ms=answer.ms,
+    )
