@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from halo_kernel import BadFile, BadInput, Forbidden
-from halo_kernel.egress import Allowed, Egress, is_public
+from halo_kernel.egress import Egress, is_public, parse_allowed
 from halo_kernel.settings import EgressSettings, load_kernel_settings
 
 PUBLIC = ("8.8.8.8", "2606:4700:4700::1111")
@@ -145,7 +145,7 @@ async def test_what_is_listed_is_allowed(entry: str, host: str, ip: str, port: i
     gate = egress("8.8.8.8", entry, **{each.replace(".", "_"): [ip] for each in (known, host)})
     found = await gate.resolve(host, port)
     assert len(found) == 1
-    if Allowed.parse(entry).port is not None:
+    if parse_allowed(entry)[1]:
         with pytest.raises(Forbidden):
             await gate.resolve(host, port + 1)
 
@@ -170,7 +170,7 @@ async def test_the_list_counts_as_it_is_now() -> None:
     assert await dialled(gate.resolve("127.0.0.1", 80)) == ["127.0.0.1"]
 
 
-@pytest.mark.parametrize("entry", ["", "10.0.0.0/99", "http://a.example", "a b", "a.example:0", "a.example:70000", "*"])
+@pytest.mark.parametrize("entry", ["", "10.0.0.0/99", "http://a.example", "a b", "a.example:0", "a.example:70000"])
 def test_an_entry_that_means_nothing_is_refused_with_its_text(tmp_path: Path, entry: str) -> None:
     """The settings name the entry and what it may be, and nothing is written."""
     settings = load_kernel_settings(tmp_path, {})
@@ -189,28 +189,28 @@ def test_an_entry_that_means_nothing_is_refused_with_its_text(tmp_path: Path, en
 def test_any_entry_is_read_or_refused(entry: str) -> None:
     """Whatever a person writes is an entry or one sentence about it."""
     try:
-        Allowed.parse(entry)
+        parse_allowed(entry)
     except ValueError as error:
         assert repr(entry) in str(error)
 
 
-@pytest.mark.parametrize(
-    "host", ["", " ", "a b", "a/b", "a@b", "a\0b", "a\nb", "a\\b", "x" * 300, "a..b", "y" * 70 + ".com"]
-)
-async def test_what_can_be_no_host_is_bad_input(host: str) -> None:
-    """A host that DNS has no room for, or that a URL would end, names the field; so does a port."""
+@pytest.mark.parametrize("host", ["", " ", "a b", "a\0b", "a/b", "a@b", "127.0.0.1/8", "a..b", "y" * 70 + ".com"])
+async def test_what_dns_cannot_carry_is_bad_input(host: str) -> None:
+    """A host that no look-up could have names the field."""
     with pytest.raises(BadInput) as raised:
         await Egress(lambda: ()).resolve(host, 80)
     assert raised.value.field == "host"
-    with pytest.raises(BadInput) as raised:
-        await egress().resolve("8.8.8.8", 65_536)
-    assert raised.value.field == "port"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1\0.ts.net", "127.0.0.1 .ts.net", "127.0.0.1/.ts.net", "127.0.0.1\n.ts.net"])
+async def test_a_listed_domain_cannot_be_worn_by_another_host(host: str) -> None:
+    """A name that the system's look-up cuts short is not matched at full length."""
+    with pytest.raises(BadInput):
+        await Egress(lambda: ["*.ts.net"]).resolve(host, 80)
 
 
 async def test_an_unknown_name_is_an_os_error() -> None:
     """A name without an address fails like a connection, so that clients treat it as one."""
-    with pytest.raises(OSError, match="nowhere"):
-        await egress(nowhere_example=[]).resolve("nowhere.example", 80)
     with pytest.raises(OSError):
         await egress().resolve("nowhere.invalid", 80)
 
@@ -268,8 +268,6 @@ async def test_a_resolver_has_the_shape_that_aiohttp_dials_from() -> None:
         for ip, family in zip(PUBLIC, (socket.AF_INET, socket.AF_INET6), strict=True)
     ]
     assert await resolver.resolve("a.example") == [{**both[0], "port": 0}]
-    with pytest.raises(OSError, match="family"):
-        await egress(a_example=PUBLIC[:1]).resolver().resolve("a.example", 80, socket.AF_INET6)
     with pytest.raises(Forbidden):
         await resolver.resolve("inner.example", 80, socket.AF_UNSPEC)
     await resolver.close()

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from ..egress import Allowed
+from ..egress import parse_allowed
 from ..records import Secret, Section
 
 _RESTART = {"restart": True}
@@ -87,7 +87,7 @@ class EgressSettings(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for entry in self.allow:
-            Allowed.parse(entry)
+            parse_allowed(entry)
 
 
 class PluginSettings(Struct, frozen=True, kw_only=True):
