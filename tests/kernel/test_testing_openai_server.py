@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from halo_kernel.testing.openai_responders import Received, echo, files
-from halo_kernel.testing.openai_script import Script, ScriptedCall, cut, read_scripts
+from halo_kernel.testing.openai_script import ChatCompletions, Script, ScriptedCall, cut, read_scripts
 from halo_kernel.testing.openai_server import ScriptedOpenAI
 
 QUESTION = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hello"}]}
@@ -107,7 +107,8 @@ def test_pieces_join_to_the_text(text: str, pieces: int) -> None:
 def test_arguments_in_fragments() -> None:
     """Fragments of a call join to its arguments; only the first carries name and id."""
     script = Script(calls=(ScriptedCall(name="t", arguments={"path": "é"}),), fragments=4)
-    found = [chunk["choices"][0]["delta"] for chunk in chunks(b"".join(script.chunks("m"))) if chunk["choices"]]
+    streamed = chunks(b"".join(ChatCompletions().events(script, "m")))
+    found = [chunk["choices"][0]["delta"] for chunk in streamed if chunk["choices"]]
     parts = [fragment for delta in found for fragment in delta.get("tool_calls", [])]
     assert json.loads("".join(part["function"]["arguments"] for part in parts)) == {"path": "é"}
     assert [part.get("id") for part in parts] == ["call_0", None, None, None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from halo_kernel import BadInput
-from halo_openai.endpoint import Endpoint, parse_endpoint
+from halo_lib_wire.vendors import Endpoint, parse_endpoint
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from halo_openai.endpoint import Endpoint, parse_endpoint
 )
 def test_every_way_to_write_it_means_one_url(text: str) -> None:
     """Slashes, spaces and the path of the call itself at the end do not matter."""
-    endpoint = parse_endpoint(text, field="x")
+    endpoint = parse_endpoint(text, field="x", tails=("/chat/completions",))
     assert endpoint.url == "http://127.0.0.1:8000/v1"
     assert endpoint.path("chat/completions") == "http://127.0.0.1:8000/v1/chat/completions"
 

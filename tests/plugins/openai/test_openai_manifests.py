@@ -7,13 +7,20 @@ from pathlib import Path
 import pytest
 
 from halo_lib_wire import Dialect
-from halo_openai.endpoint import parse_endpoint
-from halo_openai.manifests import ORDER, Broken, Manifest, load_manifests
+from halo_lib_wire.vendors import Broken, Manifest, load_manifests, parse_endpoint
+from halo_openai.family import FAMILY
 from halo_openai.settings import VARIABLES
+from halo_openai.wire import ChatWire
+
+ORDER = FAMILY.order
 
 
 def manifests(folder: Path) -> dict[str, Manifest | Broken]:
-    return {each.id: each for each in load_manifests(folder)}
+    return {each.id: each for each in load_manifests(folder, FAMILY)}
+
+
+def dialect_of(manifest: Manifest, model: str) -> Dialect:
+    return ChatWire().dialect(manifest.fields(model))
 
 
 def manifest(folder: Path, id: str) -> Manifest:
@@ -60,7 +67,7 @@ def test_each_vendor_speaks_its_dialect(
     folder: Path, id: str, model: str, dialect: Dialect | dict[str, object]
 ) -> None:
     """What a vendor does differently is in its manifest, and a model's own part goes above it."""
-    found = manifest(folder, id).dialect(model)
+    found = dialect_of(manifest(folder, id), model)
     if isinstance(dialect, Dialect):
         assert found == dialect
     else:
@@ -72,7 +79,7 @@ def test_a_file_overrides_field_by_field(folder: Path) -> None:
     (folder / "mine.yaml").write_text("id: kimi\ndefaultEndpoint: https://api.moonshot.ai/v1\nlater: unknown\n")
     found = manifest(folder, "kimi")
     assert found.default_endpoint == "https://api.moonshot.ai/v1"
-    assert found.dialect("kimi-k3").effort == "max"
+    assert dialect_of(found, "kimi-k3").effort == "max"
     assert list(manifests(folder)) == list(ORDER)
 
 
@@ -94,7 +101,7 @@ models:
     found = manifest(folder, "groq")
     assert (found.label, found.variables, found.model("llama").context_window) == ("Groq", ("GROQ_API_KEY",), 131072)
     assert found.endpoints == ("https://api.groq.com/openai/v1", "https://a.example/v1", "https://b.example/v1")
-    assert found.dialect("llama").thinking == "off"
+    assert dialect_of(found, "llama").thinking == "off"
 
 
 @pytest.mark.parametrize("text", ["id: anthropic\ndefaultEndpoint: https://a\n", "id: x\napi: messages\n"])
@@ -102,6 +109,12 @@ def test_a_file_of_another_wire_is_left_alone(folder: Path, text: str) -> None:
     """A file that does not say `api: chat` and is no shipped vendor's belongs to others."""
     (folder / "other.yaml").write_text(text)
     assert list(manifests(folder)) == list(ORDER)
+
+
+def test_a_vendor_may_speak_another_wire(folder: Path) -> None:
+    """A file that gives a shipped vendor another wire hands the vendor to whoever speaks that."""
+    (folder / "kimi.yaml").write_text("api: messages\ndefaultEndpoint: https://api.moonshot.ai/anthropic\n")
+    assert "kimi" not in manifests(folder)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +132,7 @@ def test_a_broken_file_says_where(folder: Path, text: str, line: int, words: str
     """A file that cannot be used names itself, the line, the field and the rule, and harms no other vendor."""
     path = folder / "kimi.yaml"
     path.write_text(text)
-    found = load_manifests(folder)
+    found = load_manifests(folder, FAMILY)
     (broken,) = [each for each in found if isinstance(each, Broken)]
     assert broken.error.startswith(f"{path}:{line}:")
     assert words in broken.error

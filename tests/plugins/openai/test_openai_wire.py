@@ -392,7 +392,7 @@ async def test_a_proxy_is_not_for_this_machine(play: Any, monkeypatch: pytest.Mo
 
 async def test_an_event_without_end(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that floods one event is refused before it fills the memory."""
-    monkeypatch.setattr("halo_openai.provider.SseParser", lambda: SseParser(limit=1000))
+    monkeypatch.setattr("halo_lib_wire.vendors.provider.SseParser", lambda: SseParser(limit=1000))
     _, provider = await play(Script(text="x" * 5000, write_size=500))
     assert (await failure(provider)).kind == "refused"
 

@@ -15,13 +15,18 @@ _SHOWN = 500
 _OVERFLOW = re.compile(
     r"context[_ -]?length|context[_ -]?window|context limit|context size|maximum context|contextwindowoverflow"
     r"|too many input tokens|(?:prompt|input)[_ ](?:is )?too[_ ]long|exceeded model token limit"
-    r"|range of input length|context the overflows",
+    r"|range of input length|context the overflows|request_too_large",
     re.IGNORECASE,
 )
 # A spent balance is often a 429, but no wait helps against it.
-_SPENT = re.compile(r"insufficient_quota|exceeded_current_quota|insufficient[ _]balance|余额不足|欠费", re.IGNORECASE)
+_SPENT = re.compile(
+    r"insufficient_quota|exceeded_current_quota|insufficient[ _]balance|credit balance is too low|billing_error"
+    r"|api usage limits|余额不足|欠费",
+    re.IGNORECASE,
+)
 _THROTTLE = re.compile(r"rate.?limit|throttl|too many requests|\b429\b", re.IGNORECASE)
 _ACCOUNT = re.compile(r"invalid.api.key|unauthorized|authentication|permission|suspended", re.IGNORECASE)
+_WRONG = re.compile(r"invalid_request_error|not_found_error", re.IGNORECASE)
 _NO_EFFORT = re.compile(r"tools with reasoning_effort are not supported", re.IGNORECASE)
 _NO_TOOLS = re.compile(r"does not support tools|tool use is not supported", re.IGNORECASE)
 
@@ -29,7 +34,7 @@ _ADVICE: dict[int, str] = {
     401: "The key is wrong or has expired: set a valid one.",
     402: "The account has no credit left: add some, or choose another model.",
     403: "The key may not use this model, or not from here: check the account's rights.",
-    404: "Check the model's name and the base URL, which usually ends in /v1.",
+    404: "Check the model's name and the base URL.",
     429: "Wait a while, or choose another model.",
 }
 
@@ -93,8 +98,10 @@ def _kind(status: int | None, words: str) -> ModelErrorKind:
         return "account"
     if status == 429 or (status is None and _THROTTLE.search(words)):
         return "throttle"
+    if status is None and _ACCOUNT.search(words):
+        return "account"
     if status is None:
-        return "account" if _ACCOUNT.search(words) else "server"
+        return "refused" if _WRONG.search(words) else "server"
     return "server" if status == 408 or status >= 500 else "refused"
 
 

@@ -10,9 +10,7 @@ import msgspec
 
 from halo_kernel import BadInput, Clock, ModelError
 from halo_lib_wire.loose import items, mapping, number, text
-
-from .transport import Transport
-from .vendor import Vendor
+from halo_lib_wire.vendors import Transport, Vendor
 
 _SECONDS = 0.5
 _FRESH_SECONDS = 10.0
@@ -86,7 +84,8 @@ class Probes:
             return Found(answers=False)
         try:
             key = vendor.key if vendor.follows_base_url else None
-            status, body = await self._transport.get(vendor.endpoint, "models", key=key, seconds=_SECONDS)
+            headers = vendor.family.wire.headers({}, key.secret.reveal() if key else "")
+            status, body = await self._transport.get(vendor.endpoint, "models", headers=headers, seconds=_SECONDS)
         except ModelError:
             return Found(answers=False)
         return Found(answers=True, models=_listed(body) if status == 200 else None)

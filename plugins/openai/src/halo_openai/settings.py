@@ -52,5 +52,10 @@ class OpenAISettings(Struct, frozen=True, kw_only=True):
     ] = None
     keys: Annotated[dict[str, Secret], Meta(description="Keys of vendors with a manifest of your own, by its id.")] = {}
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The model that is named, if one is."""
+        return (self.model,) if self.model else ()
+
 
 SECTION = Section(name="openai", type=OpenAISettings)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from halo_kernel import Chunk, ModelError, Stop, TextDelta, ThinkingDelta, Usage
 
 from ..calls import CallParts
+from ..chunks import read_chunk
 from ..faults import stream_error
 from ..loose import items, mapping, number, text
 from ..surrogates import Joiner, sound
@@ -39,21 +40,12 @@ class ChatDecoder:
     def feed(self, data: str, *, tail: bool = False) -> list[Chunk]:
         """Take one event's data and return what it adds; `[DONE]` sets `done`.
 
-        With `tail` (what a closed stream left without its blank line) broken JSON is ignored: it is a cut, which
-        `finish` reports. Raises `ModelError`: what the server reports in the stream, or `network` for broken JSON.
+        See `read_chunk` for `tail`. Raises `ModelError`: what the server reports, or `network` for broken JSON.
         """
         if data.strip() == "[DONE]":
             self.done = True
             return []
-        if not data.strip():
-            return []
-        try:
-            chunk = json.loads(data)
-        except (ValueError, RecursionError):
-            if tail:
-                return []
-            raise ModelError("the stream is damaged: one of its chunks is not JSON", kind="network") from None
-        return self._chunk(mapping(chunk))
+        return self._chunk(read_chunk(data, tail=tail))
 
     def finish(self) -> list[Chunk]:
         """Return what is left, `Stop` last. Raises `ModelError` of kind `network` when the answer was cut."""

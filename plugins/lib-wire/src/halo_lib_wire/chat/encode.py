@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
-from halo_kernel import Message, ModelError, ModelRequest, Text, Thinking, ToolCall, ToolResult, ToolSpec
+from halo_kernel import Message, ModelRequest, Text, Thinking, ToolCall, ToolResult, ToolSpec
 
+from ..options import option
 from .dialect import Dialect
 
 Body = dict[str, Any]
@@ -28,17 +29,10 @@ def encode_chat(request: ModelRequest, dialect: Dialect) -> Body:
         body[dialect.max_tokens_field] = request.max_tokens
     if dialect.cache_key and request.session:
         body["prompt_cache_key"] = request.session
-    body |= _thinking(_option(request, "thinking"), dialect)
+    body |= _thinking(option(request, "thinking"), dialect)
     if request.tools and dialect.effort_with_tools:
         body["reasoning_effort"] = dialect.effort_with_tools
-    return body | dict(_option(request, "extra_body"))
-
-
-def _option(request: ModelRequest, name: str) -> Mapping[str, object]:
-    value = request.options.get(name, {})
-    if not isinstance(value, Mapping):
-        raise ModelError(f"the agent's model option {name!r} must be a mapping", kind="refused")
-    return cast("Mapping[str, object]", value)
+    return body | dict(option(request, "extra_body"))
 
 
 def _tool(tool: ToolSpec) -> Body:

@@ -13,9 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from halo_kernel import BadFile
-from halo_lib_wire import Dialect
 
-ORDER = ("openai", "kimi", "deepseek", "hunyuan", "doubao", "zhipu", "ollama", "lmstudio", "vllm")
+from .family import Family
 
 
 class Model(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -38,13 +37,13 @@ class SecretField(Struct, frozen=True, kw_only=True):
 class Manifest(Struct, frozen=True, kw_only=True, rename="camel"):
     """A vendor. Unknown fields are kept for whoever knows them.
 
-    `api` must be `chat` in a file that adds a vendor. A `local` one needs no key and is asked what it serves;
-    `context_window` is for models that nobody describes; `start` and `pull` say what to do about a server that does not
-    answer, or serves nothing.
+    `api` names the wire, and must be there in a file that adds a vendor. A `local` one needs no key and is asked what
+    it serves; `context_window` is for models that nobody describes; `start` and `pull` say what to do about a server
+    that does not answer, or serves nothing.
     """
 
     id: str
-    api: str = "chat"
+    api: str = ""
     display_name: str = ""
     default_endpoint: str
     endpoint_presets: tuple[str | dict[str, object], ...] = ()
@@ -77,9 +76,9 @@ class Manifest(Struct, frozen=True, kw_only=True, rename="camel"):
         """Return the description of a model; one that is not listed has the vendor's defaults."""
         return next((model for model in self.models if model.id == id), Model(id=id))
 
-    def dialect(self, id: str) -> Dialect:
-        """Return how a model of this vendor speaks. Raises `msgspec.ValidationError` for a field nobody knows."""
-        return msgspec.convert({**self.wire, **self.model(id).wire}, Dialect)
+    def fields(self, id: str) -> dict[str, object]:
+        """Return how a model of this vendor speaks: its own fields of `wire` above the vendor's."""
+        return {**self.wire, **self.model(id).wire}
 
 
 class Broken(Struct, frozen=True, kw_only=True):
@@ -89,32 +88,35 @@ class Broken(Struct, frozen=True, kw_only=True):
     error: str
 
 
-def load_manifests(folder: Path) -> list[Manifest | Broken]:
+def load_manifests(folder: Path, family: Family) -> list[Manifest | Broken]:
     """Return every vendor: ours, each overridden field by field by the file of its id in `folder`, then further ones.
 
-    `folder` is `HALO_HOME/global/models`. A file of another wire (its `api` is not `chat`) is left to others.
+    `folder` is `HALO_HOME/global/models`. A file of another wire (its `api` is not the family's) is left to others,
+    with the vendor that it is about.
     """
-    shipped = {name: _shipped(name) for name in ORDER}
-    found: dict[str, Manifest | Broken] = {name: _manifest(data) for name, data in shipped.items()}
+    shipped = {name: _shipped(family, name) for name in family.order}
+    found: dict[str, Manifest | Broken] = {name: _manifest(data, family) for name, data in shipped.items()}
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
         try:
             document = _read(path)
             id = str(document.get("id", path.stem))
-            if id in shipped or document.get("api") == "chat":
-                found[id] = _checked(path, document, {**shipped.get(id, {}), **document, "id": id})
+            if document.get("api", family.wire.api if id in shipped else "") == family.wire.api:
+                found[id] = _checked(path, document, {**shipped.get(id, {}), **document, "id": id}, family)
+            else:
+                found.pop(id, None)
         except BadFile as error:
             found[path.stem] = Broken(id=path.stem, error=error.message)
     return list(found.values())
 
 
-def _shipped(name: str) -> dict[str, object]:
-    return tomllib.loads(files(__name__.rpartition(".")[0]).joinpath("vendors", f"{name}.toml").read_text("utf-8"))
+def _shipped(family: Family, name: str) -> dict[str, object]:
+    return tomllib.loads(files(family.package).joinpath("vendors", f"{name}.toml").read_text("utf-8"))
 
 
-def _manifest(data: Mapping[str, object]) -> Manifest:
+def _manifest(data: Mapping[str, object], family: Family) -> Manifest:
     manifest = msgspec.convert(data, Manifest)
     for model in ("", *(model.id for model in manifest.models)):
-        manifest.dialect(model)
+        family.wire.check(manifest.fields(model))
     return manifest
 
 
@@ -137,9 +139,9 @@ def _read(path: Path) -> dict[str, object]:
     return cast("dict[str, object]", document)
 
 
-def _checked(path: Path, document: Mapping[str, object], merged: Mapping[str, object]) -> Manifest:
+def _checked(path: Path, document: Mapping[str, object], merged: Mapping[str, object], family: Family) -> Manifest:
     try:
-        return _manifest(merged)
+        return _manifest(merged, family)
     except msgspec.ValidationError as error:
         rule, _, place = str(error).partition(" - at `$")
         field = place.rstrip("`").lstrip(".")

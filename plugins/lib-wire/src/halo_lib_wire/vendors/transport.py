@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from halo_kernel import ModelError
 
 from .endpoint import Endpoint
-from .vendor import Key
 
 if TYPE_CHECKING:
     import aiohttp
@@ -30,29 +29,31 @@ class Transport:
 
     @asynccontextmanager
     async def post(
-        self, endpoint: Endpoint, *, body: bytes, key: Key | None, service: str
+        self, endpoint: Endpoint, path: str, *, body: bytes, headers: Mapping[str, str], service: str
     ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
-        """Post a chat completion and yield the answer; leaving early closes its connection.
+        """Post a call below the base URL and yield the answer; leaving early closes its connection.
 
         There is no bound on the whole: who waits for the answer bounds that. Raises `ModelError` of kind `network` when
         the server cannot be reached or goes away, also from within the block, and `refused` for a TLS failure.
         """
         session = await self._session(endpoint)
-        headers = {"content-type": "application/json", "accept": "text/event-stream", **_authorization(key)}
+        sent = {"content-type": "application/json", "accept": "text/event-stream", **headers}
         with _failures(service, endpoint):
             # A redirect would turn the POST into a GET, or take the key elsewhere.
             async with session.post(
-                endpoint.path("chat/completions"), data=io.BytesIO(body), headers=headers, allow_redirects=False
+                endpoint.path(path), data=io.BytesIO(body), headers=sent, allow_redirects=False
             ) as response:
                 yield response
 
-    async def get(self, endpoint: Endpoint, path: str, *, key: Key | None, seconds: float) -> tuple[int, bytes]:
+    async def get(
+        self, endpoint: Endpoint, path: str, *, headers: Mapping[str, str], seconds: float
+    ) -> tuple[int, bytes]:
         """Return status and body of a short answer. Raises `ModelError` of kind `network`, also after `seconds`."""
         session = await self._session(endpoint)
         with _failures("the server", endpoint):
             async with (
                 asyncio.timeout(seconds),
-                session.get(endpoint.path(path), headers=_authorization(key), allow_redirects=False) as response,
+                session.get(endpoint.path(path), headers=headers, allow_redirects=False) as response,
             ):
                 return response.status, await response.content.read(_ERROR_BYTES * 16)
 
@@ -98,10 +99,6 @@ async def drain(response: aiohttp.ClientResponse) -> None:
     if reading.done() and not reading.cancelled():
         reading.exception()
     reading.cancel()
-
-
-def _authorization(key: Key | None) -> dict[str, str]:
-    return {"authorization": f"Bearer {key.secret.reveal()}"} if key else {}
 
 
 @contextmanager

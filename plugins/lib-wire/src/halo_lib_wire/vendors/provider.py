@@ -1,22 +1,22 @@
-"""Model providers that speak chat completions, one a vendor."""
+"""Model providers, one a vendor, over whichever wire its family speaks."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from halo_kernel import BadInput, Chunk, Clock, ModelError, ModelRequest, Offer, TextDelta
-from halo_lib_wire import ChatDecoder, SseParser, encode_chat, model_error
 
+from ..faults import model_error
+from ..sse import SseParser
 from .endpoint import Endpoint
-from .offers import Offers
-from .probes import Probes
 from .transport import Transport, drain, read_error
 from .vendor import Key, Vendor
+from .wire import Decoder
 
 if TYPE_CHECKING:
     import aiohttp
@@ -24,20 +24,32 @@ if TYPE_CHECKING:
 _PULSE_SECONDS = 5.0
 
 
-class ChatProvider:
-    """Answers model calls for one vendor."""
+class Offering(Protocol):
+    """Says what one vendor can answer with now."""
 
-    def __init__(self, vendor: Vendor, *, transport: Transport, probes: Probes, clock: Clock) -> None:
+    async def now(self) -> Sequence[Offer]:
+        """Return the offers, the default model first."""
+        ...
+
+    async def close(self) -> None:
+        """End what still asks."""
+        ...
+
+
+class VendorProvider:
+    """Answers model calls for one vendor; `offering` says which it can answer."""
+
+    def __init__(self, vendor: Vendor, *, offering: Offering, transport: Transport, clock: Clock) -> None:
         self.name = vendor.manifest.id
         self._vendor = vendor
-        self._offers = Offers(vendor, probes)
+        self._wire = vendor.family.wire
+        self._offering = offering
         self._transport = transport
-        self._probes = probes
         self._clock = clock
 
     async def offers(self) -> Sequence[Offer]:
         """Return the vendor's models with whether each can answer now; only servers on this machine are asked."""
-        return await self._offers.now()
+        return await self._offering.now()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Yield the answer as it comes; an empty `TextDelta` at times while only parts of a tool call arrive.
@@ -60,28 +72,33 @@ class ChatProvider:
 
     async def close(self) -> None:
         """Give connections back."""
-        await self._probes.close()
+        await self._offering.close()
         await self._transport.close()
 
     async def _answer(self, request: ModelRequest, endpoint: Endpoint, key: Key | None) -> AsyncGenerator[Chunk, None]:
-        manifest = self._vendor.manifest
-        dialect = manifest.dialect(request.model)
+        manifest, wire = self._vendor.manifest, self._wire
         if request.max_tokens is None:
             request = msgspec.structs.replace(request, max_tokens=manifest.model(request.model).max_output_tokens)
-        body = msgspec.json.encode(encode_chat(request, dialect))
-        decoder = ChatDecoder(new_id=lambda: f"call_{self._clock.new_id(64)}", think_tags=dialect.think_tags)
-        post = self._transport.post(endpoint, body=body, key=key, service=manifest.label)
-        async with post as response, aclosing(self._read(response, decoder)) as chunks:
+        call = wire.exchange(
+            request,
+            fields=manifest.fields(request.model),
+            endpoint=endpoint,
+            key=key.secret.reveal() if key else "",
+            new_id=lambda: f"call_{self._clock.new_id(64)}",
+        )
+        body = msgspec.json.encode(call.body)
+        post = self._transport.post(endpoint, wire.path, body=body, headers=call.headers, service=manifest.label)
+        async with post as response, aclosing(self._read(response, call.decoder)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
-    async def _read(self, response: aiohttp.ClientResponse, decoder: ChatDecoder) -> AsyncGenerator[Chunk, None]:
+    async def _read(self, response: aiohttp.ClientResponse, decoder: Decoder) -> AsyncGenerator[Chunk, None]:
         if response.status != 200:
             raise await self._refusal(response)
         kind = response.content_type
         if kind == "text/html":
-            advice = "Check the base URL: a chat-completions server's usually ends in /v1."
-            raise ModelError(f"{self._vendor.manifest.label} answered with a web page", kind="refused", advice=advice)
+            said = f"{self._vendor.manifest.label} answered with a web page"
+            raise ModelError(said, kind="refused", advice=self._wire.hint)
         if kind == "application/json":
             for chunk in decoder.feed((await response.read()).decode("utf-8", "replace")):
                 yield chunk
@@ -93,7 +110,7 @@ class ChatProvider:
             yield chunk
         await drain(response)
 
-    async def _events(self, response: aiohttp.ClientResponse, decoder: ChatDecoder) -> AsyncGenerator[Chunk, None]:
+    async def _events(self, response: aiohttp.ClientResponse, decoder: Decoder) -> AsyncGenerator[Chunk, None]:
         parser, last = SseParser(), self._clock.monotonic()
         async for data in response.content.iter_any():
             try:

@@ -43,19 +43,20 @@ class Endpoint:
         return urlunsplit(parts._replace(path=f"{parts.path}/{name}"))
 
 
-def parse_endpoint(text: str, *, field: str) -> Endpoint:
-    """Return the endpoint that a person wrote, with or without a slash or `/chat/completions` at its end.
+def parse_endpoint(text: str, *, field: str, tails: tuple[str, ...] = (), example: str = "") -> Endpoint:
+    """Return the endpoint that a person wrote, with or without a slash or one of `tails` at its end.
 
-    Raises `BadInput` naming `field` when it is no http or https URL.
+    Raises `BadInput` naming `field`, with `example`, when it is no http or https URL.
     """
-    found = _parsed(text)
+    found = _parsed(text, tails)
     if found is None:
-        raise BadInput(f"{field} must be an http or https URL such as http://127.0.0.1:8000/v1", field=field)
+        such = f" such as {example}" if example else ""
+        raise BadInput(f"{field} must be an http or https URL{such}", field=field)
     return found
 
 
 @lru_cache(maxsize=256)
-def _parsed(text: str) -> Endpoint | None:
+def _parsed(text: str, tails: tuple[str, ...]) -> Endpoint | None:
     try:
         parts = urlsplit(text.strip())
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -63,5 +64,6 @@ def _parsed(text: str) -> Endpoint | None:
         return None
     if not usable:
         return None
-    path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
-    return Endpoint(urlunsplit(parts._replace(path=path, fragment="")))
+    path = parts.path.rstrip("/")
+    tail = next((tail for tail in tails if path.endswith(tail)), "")
+    return Endpoint(urlunsplit(parts._replace(path=path.removesuffix(tail).rstrip("/"), fragment="")))

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from halo_kernel import ModelError, Secret, Settings
 
 from .endpoint import Endpoint, parse_endpoint
+from .family import Family, VendorSettings
 from .manifests import Manifest
-from .settings import VARIABLES, OpenAISettings
-
-CUSTOM = Manifest(id="custom", display_name="the server at openai.base_url", default_endpoint="")
 
 
 @dataclass(frozen=True)
@@ -26,17 +24,19 @@ class Key:
 class Vendor:
     """Answers what a call needs to know: where to send it, with which key, for which model."""
 
-    def __init__(self, manifest: Manifest, settings: Settings) -> None:
+    def __init__(self, manifest: Manifest, family: Family, settings: Settings) -> None:
         self.manifest = manifest
+        self.family = family
         self._settings = settings
-        self._is_ours = manifest.id in ("openai", CUSTOM.id)
-        self._known = VARIABLES.get("openai" if self._is_ours else manifest.id, ())
+        # A vendor without an address of its own is whatever server the setting `base_url` names.
+        self._is_main = manifest.id == family.main or not manifest.default_endpoint
+        self._known = family.variables.get(family.main if self._is_main else manifest.id, ())
         self._variables = manifest.variables
 
     @property
-    def settings(self) -> OpenAISettings:
-        """The section `openai` as it is now."""
-        return self._settings.of(OpenAISettings)
+    def settings(self) -> VendorSettings:
+        """The plugin's section as it is now."""
+        return self.family.read(self._settings)
 
     @property
     def state(self) -> tuple[object, ...]:
@@ -45,17 +45,16 @@ class Vendor:
 
     @property
     def follows_base_url(self) -> bool:
-        """Whether the setting `base_url` says where its server is: always for `custom`, for `openai` if it is set."""
-        return self.manifest.id == CUSTOM.id or (self.manifest.id == "openai" and bool(self.settings.base_url))
+        """Whether the setting `base_url` says where its server is."""
+        return self._is_main and bool(self.settings.base_url or not self.manifest.default_endpoint)
 
     @property
     def endpoint(self) -> Endpoint:
         """Where its calls go. Raises `BadInput` for a URL that is none."""
         if self.follows_base_url:
-            return parse_endpoint(self.settings.base_url, field="openai.base_url (OPENAI_BASE_URL)")
-        return parse_endpoint(
-            self.manifest.default_endpoint, field=f"defaultEndpoint of the provider {self.manifest.id}"
-        )
+            section = self.family.section
+            return self._parsed(self.settings.base_url, f"{section}.base_url ({section.upper()}_BASE_URL)")
+        return self._parsed(self.manifest.default_endpoint, f"defaultEndpoint of the provider {self.manifest.id}")
 
     @property
     def is_local(self) -> bool:
@@ -65,8 +64,12 @@ class Vendor:
     @property
     def default_model(self) -> str:
         """The model to use when nobody names one, '' if there is none."""
-        named = self.settings.model if self._is_ours else ""
-        return named or self.manifest.default_model_id
+        return next(iter(self.named), self.manifest.default_model_id)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The models that the settings name."""
+        return self.settings.models if self._is_main else ()
 
     def endpoint_for(self, wish: str | None) -> Endpoint:
         """Return the endpoint that an agent asks for, the vendor's own for None.
@@ -76,8 +79,9 @@ class Vendor:
         """
         if not wish:
             return self.endpoint
-        asked = parse_endpoint(wish, field="the agent's model endpoint")
-        own = [self.endpoint] if self.follows_base_url else [self.endpoint, *map(_preset, self.manifest.endpoints[1:])]
+        asked = self._parsed(wish, "the agent's model endpoint")
+        presets = () if self.follows_base_url else self.manifest.endpoints[1:]
+        own = [self.endpoint, *(self._parsed(preset, "endpointPresets") for preset in presets)]
         if all(asked.origin != each.origin for each in own):
             raise ModelError(
                 f"{asked.shown} is no endpoint of {self.manifest.label}",
@@ -89,10 +93,9 @@ class Vendor:
     @property
     def key(self) -> Key | None:
         """The key to send, None when none is set."""
-        field = "api_key" if self._is_ours else f"{self.manifest.id}_api_key"
-        secret = getattr(self.settings, field, None) or self.settings.keys.get(self.manifest.id)
+        secret = getattr(self.settings, self._own_field, None) or self.settings.keys.get(self.manifest.id)
         if isinstance(secret, Secret) and secret.reveal():
-            return Key(secret, _source(secret, self._known) or f"the setting openai.{self._field(field)}")
+            return Key(secret, _source(secret, self._known) or f"the setting {self._field}")
         for name in self._variables:
             if value := os.environ.get(name):
                 return Key(Secret(value, name), name)
@@ -102,16 +105,21 @@ class Vendor:
     def missing_key(self) -> str:
         """What to do when there is no key, as a sentence."""
         variables = (*self._known, *self._variables)
-        field = self._field("api_key" if self._is_ours else f"{self.manifest.id}_api_key")
         first = f"set {variables[0]}, or " if variables else "set "
-        return f"no key: {first}openai.{field} in HALO_HOME/secrets/settings.yaml"
+        return f"no key: {first}{self._field} in HALO_HOME/secrets/settings.yaml"
 
-    def _field(self, field: str) -> str:
-        return field if field in OpenAISettings.__struct_fields__ else f"keys.{self.manifest.id}"
+    @property
+    def _own_field(self) -> str:
+        return "api_key" if self._is_main else f"{self.manifest.id.replace('-', '_')}_api_key"
 
+    @property
+    def _field(self) -> str:
+        field = self._own_field if hasattr(self.settings, self._own_field) else f"keys.{self.manifest.id}"
+        return f"{self.family.section}.{field}"
 
-def _preset(url: str) -> Endpoint:
-    return parse_endpoint(url, field="endpointPresets")
+    def _parsed(self, url: str, field: str) -> Endpoint:
+        wire = self.family.wire
+        return parse_endpoint(url, field=field, tails=wire.tails, example=wire.example)
 
 
 def _source(secret: Secret, variables: Sequence[str]) -> str:
