@@ -3,6 +3,7 @@
 from .blobs import *  # noqa: F403
 from .deliveries import *  # noqa: F403
 from .events import *  # noqa: F403
+from .health import *  # noqa: F403
 from .messages import *  # noqa: F403
 from .models import *  # noqa: F403
 from .questions import *  # noqa: F403
