@@ -44,6 +44,7 @@ class Routes:
             ("GET", "/t/count"): self.count,
             ("POST", "/t/echo"): self.echo,
             ("GET", "/t/fail"): self.fail,
+            ("GET", "/t/break"): self.broken,
             ("POST", "/t/body"): self.body,
             ("POST", "/t/block"): self.block,
             ("POST", "/t/deaf"): self.deaf,
@@ -102,6 +103,9 @@ class Routes:
 
     async def echo(self, exchange: Exchange) -> object:
         return {"body": (await exchange.raw.body()).decode(), "key": exchange.raw.headers.get("idempotency-key")}
+
+    async def broken(self, exchange: Exchange) -> Reply:
+        raise ZeroDivisionError("a defect of the handler")
 
     async def fail(self, exchange: Exchange) -> object:
         raise ModelError("the model is busy", kind="throttle", retry_after=2.0, advice="wait")

@@ -22,6 +22,7 @@ import pytest
 from halo_kernel import Conflict, HaloError, ServerRunning
 from halo_kernel.presence import is_served, read_presence
 from halo_kernel.server import bind, run
+from halo_kernel.server.listening import address_of
 
 SCRIPT = Path(__file__).with_name("server_process.py")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
@@ -262,14 +263,14 @@ def test_a_second_signal_ends_it_at_once(start: Callable[..., Server]) -> None:
 
 
 def test_a_blocked_loop_ends_within_the_budget(start: Callable[..., Server]) -> None:
-    """Even a loop that no longer turns is ended after 10 s, and the exit code tells that it was not clean."""
+    """Even a loop that no longer turns is ended after 10 s; the exit code is that of a process told to end, not 0."""
     server = start()
     with socket.create_connection(("127.0.0.1", int(server.url.rsplit(":", 1)[1]))) as sock:
         sock.sendall(b"POST /t/block HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
         time.sleep(0.3)
         server.process.terminate()
         code, errors = server.end(timeout=11.5)
-    assert code == 1
+    assert code == 128 + signal.SIGTERM
     assert "did not stop in time" in errors
 
 
@@ -357,12 +358,38 @@ def test_with_a_password_other_machines_may_come(start: Callable[..., Server]) -
     """With a password it listens for others, who reach it by address; a name still has to be listed."""
     server = start(host="0.0.0.0", env={"HALO_PASSWORD": "from outside", "HALO_SERVER_ALLOWED_HOSTS": "halo.example"})
     port = server.url.rsplit(":", 1)[1]
+    presence = read_presence(server.home)
+    assert presence is not None
+    assert (presence.url, presence.address) == (f"http://127.0.0.1:{port}", server.url)
     for host, status in (("192.168.7.7", 200), ("halo.example", 200), ("evil.example", 403)):
         answer = httpx.get(f"{server.url}/api/health", headers={"Host": f"{host}:{port}"})
         assert answer.status_code == status, host
     server.process.terminate()
     output, errors = server.process.communicate(timeout=12)
     assert (output, errors) == ("", "")
+
+
+def test_the_address_is_one_that_other_machines_can_type() -> None:
+    """A socket of all addresses is shown as the one towards other machines, if there are any; another as it is."""
+    with bind("127.0.0.1", 0) as sock:
+        assert address_of(sock) == f"http://127.0.0.1:{sock.getsockname()[1]}"
+    for everywhere in ("0.0.0.0", *(["::"] if socket.has_dualstack_ipv6() else [])):
+        with bind(everywhere, 0) as sock:
+            host, _, port = address_of(sock).removeprefix("http://").rpartition(":")
+            assert int(port) == sock.getsockname()[1]
+            assert host not in (everywhere, f"[{everywhere}]")
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+
+
+def test_a_quiet_server_logs_to_its_file_alone(start: Callable[..., Server], tmp_path: Path) -> None:
+    """`quiet` keeps the log off stderr; the file has it."""
+    for quiet in (False, True):
+        server = start(tmp_path / f"{quiet}", quiet=quiet)
+        assert httpx.get(f"{server.url}/t/break").status_code == 500
+        server.process.terminate()
+        _, errors = server.end()
+        assert ("request failed" in errors) == (not quiet)
+        assert "request failed" in (server.home / "global" / "logs" / "server.log").read_text()
 
 
 def test_upgrades_are_denied(shared: Server) -> None:

@@ -22,7 +22,8 @@ _STEP = 0.02
 class Presence(msgspec.Struct, frozen=True, kw_only=True):
     """A running server: where it listens, and the local token that lets this user's programs in.
 
-    `url` is `http://…`, or `unix:<path>` of a private socket. `started` is in UTC milliseconds.
+    `url` is `http://…`, or `unix:<path>` of a private socket; `address` is where other machines reach it, if they do.
+    `started` is in UTC milliseconds.
     """
 
     url: str
@@ -30,6 +31,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     version: str
     started: int
+    address: str = ""
 
     @property
     def is_private(self) -> bool:

@@ -9,22 +9,25 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from .. import __version__
 from ..errors import BadInput
 from ..hookspecs import runtime_started
 from ..http import make_face
 from ..log import configure, reset
-from ..presence import published, sole_server
+from ..presence import Presence, published, sole_server
 from ..runtime import Kernel
 from ..secrets import ensure_home
 from ..settings import LoadedSettings, LogSettings, ServerSettings, load_kernel_settings
-from .listening import bind, hush, is_loopback, serving, url_of
-from .signals import Deadline, parent_ended, stopped_by_signals
+from .listening import address_of, bind, hush, is_loopback, serving, url_of
+from .signals import TOLD_TO_END, Deadline, parent_ended, stopped_by_signals
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Collection, Coroutine, Mapping
     from pathlib import Path
+    from typing import TextIO
 
 
 def run(
@@ -37,15 +40,17 @@ def run(
     without: Collection[str] = (),
     only: Collection[str] | None = None,
     strict: bool = False,
+    quiet: bool = False,
     extra: Mapping[str, object] | None = None,
     discover: bool = True,
     env: Mapping[str, str] | None = None,
 ) -> int:
     """Serve a home until a signal, a request or the end of the process `parent_pid`, and return the exit code.
 
-    `host` and `port` go before the settings. Once it listens, it prints a line `Halo <version> ready on <url>` and
-    writes the url to the descriptor `ready_fd`. Raises `ServerRunning`, `Conflict` (port taken), `BadInput`, `BadFile`,
-    `StorageUnavailable`, `NewerData`; each leaves nothing behind.
+    `host` and `port` go before the settings; `quiet` logs to the file alone. Once it listens, it prints a line
+    `Halo <version> ready on <address>` and writes the url for this machine to the descriptor `ready_fd`. Raises
+    `ServerRunning`, `Conflict` (port taken), `BadInput`, `BadFile`, `StorageUnavailable`, `NewerData`; each leaves
+    nothing behind.
     """
     start = partial(
         Kernel.start, home, without=without, only=only, strict=strict, extra=extra or {}, discover=discover, env=env
@@ -54,7 +59,8 @@ def run(
     with sole_server(home), ExitStack() as stack:
         settings = load_kernel_settings(home, os.environ if env is None else env)
         server = settings.of(ServerSettings)
-        _log_to_file(settings)
+        log = stack.enter_context(open(os.devnull, "w", encoding="utf-8")) if quiet else None
+        _log_to_file(settings, log)
         stack.callback(reset)
         sock = stack.enter_context(bind(host or server.host, server.port if port is None else port))
         if server.password is None and not is_loopback(sock):
@@ -63,7 +69,7 @@ def run(
                 field="server.host",
                 advice="Set a password with `halo password`, or leave the host at 127.0.0.1.",
             )
-        life = _Life(home=home, start=start, sock=sock, host=host or server.host, ready_fd=ready_fd)
+        life = _Life(home=home, start=start, sock=sock, host=host or server.host, ready_fd=ready_fd, log=log)
         stack.callback(life.deadline.met)
         asyncio.run(life.live(parent_pid))
     return 0
@@ -76,6 +82,7 @@ class _Life:
     sock: socket.socket
     host: str
     ready_fd: int | None
+    log: TextIO | None
     deadline: Deadline = field(default_factory=Deadline)
 
     async def live(self, parent_pid: int | None) -> None:
@@ -83,7 +90,7 @@ class _Life:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
         def end() -> None:
-            self.deadline.begin()
+            self.deadline.begin(TOLD_TO_END)
             loop.call_soon_threadsafe(stop.set)
 
         with stopped_by_signals(end):
@@ -105,31 +112,34 @@ class _Life:
 
     async def _listen(self, kernel: Kernel, ends: Collection[asyncio.Task[Any]]) -> None:
         """Serve until something stops the server; streams and connections have ended when it returns."""
-        _log_to_file(kernel.settings)  # again: the plugins' secrets are known now
+        _log_to_file(kernel.settings, self.log)  # again: the plugins' secrets are known now
         settings = kernel.settings.of(ServerSettings)
         face = make_face(kernel, url=url_of(self.sock), host=self.host)
+        presence = replace(face.presence, address=address_of(self.sock))
         async with serving(face.app, self.sock, stopping=kernel.stopping, root_path=settings.root_path) as server:
             try:
-                with published(self.home, face.presence):
+                with published(self.home, presence):
                     kernel.host.spawn("recovery", kernel.recover())
                     kernel.hooks.notify(runtime_started, host=kernel.host)
-                    self._announce(face.presence.url, has_password=settings.password is not None)
+                    self._announce(presence, has_password=settings.password is not None)
                     asked = asyncio.create_task(kernel.stopping.wait(), name="server.stop")
                     await asyncio.wait({server, asked, *ends}, return_when=asyncio.FIRST_COMPLETED)
+                    if not server.done():
+                        self.deadline.begin(TOLD_TO_END)
             finally:
                 self.deadline.begin()
                 asyncio.get_running_loop().set_exception_handler(hush)
 
-    def _announce(self, url: str, *, has_password: bool) -> None:
+    def _announce(self, presence: Presence, *, has_password: bool) -> None:
         with suppress(OSError):  # nobody reads it any longer
-            print(f"Halo {__version__} ready on {url}", flush=True)
+            print(f"Halo {__version__} ready on {presence.address}", flush=True)
             if not has_password:
                 print("No password is set, so only this machine can reach it; `halo password` sets one.", flush=True)
         if self.ready_fd is not None:
             with suppress(OSError), open(self.ready_fd, "w", encoding="utf-8") as told:
-                told.write(f"{url}\n")
+                told.write(f"{presence.url}\n")
 
 
-def _log_to_file(settings: LoadedSettings) -> None:
+def _log_to_file(settings: LoadedSettings, stream: TextIO | None) -> None:
     file = settings.home / "global" / "logs" / "server.log"
-    configure(settings.of(LogSettings), secrets=settings.secrets, file=file)
+    configure(settings.of(LogSettings), secrets=settings.secrets, file=file, stream=stream)

@@ -7,7 +7,7 @@ import errno
 import ipaddress
 import logging
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import BadInput, Conflict
@@ -47,10 +47,30 @@ def bind(host: str, port: int) -> socket.socket:
 
 def url_of(sock: socket.socket) -> str:
     """Return the address under which this machine reaches a socket."""
-    address, port = ipaddress.ip_address(sock.getsockname()[0]), sock.getsockname()[1]
+    address = ipaddress.ip_address(sock.getsockname()[0])
     if address.is_unspecified:
         address = ipaddress.ip_address("::1" if address.version == 6 else "127.0.0.1")
-    return f"http://[{address}]:{port}" if address.version == 6 else f"http://{address}:{port}"
+    return _url(address, sock)
+
+
+def address_of(sock: socket.socket) -> str:
+    """Return the address under which other machines reach a socket, if they can.
+
+    For a socket of all addresses it is the one towards the rest of the world: connecting a datagram socket asks nobody.
+    """
+    bound = ipaddress.ip_address(sock.getsockname()[0])
+    outside = ("192.0.2.1", "2001:db8::1") if bound.version == 6 else ("192.0.2.1",)
+    for there in outside if bound.is_unspecified else ():
+        family = socket.AF_INET6 if ":" in there else socket.AF_INET
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as towards:
+            towards.connect((there, 9))
+            return _url(ipaddress.ip_address(towards.getsockname()[0]), sock)
+    return url_of(sock)
+
+
+def _url(address: ipaddress.IPv4Address | ipaddress.IPv6Address, sock: socket.socket) -> str:
+    host, port = f"[{address}]" if address.version == 6 else str(address), sock.getsockname()[1]
+    return f"http://{host}:{port}"
 
 
 def is_loopback(sock: socket.socket) -> bool:

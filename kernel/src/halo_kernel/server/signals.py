@@ -15,20 +15,24 @@ if TYPE_CHECKING:
     from types import FrameType
 
 BUDGET = 10.0
+TOLD_TO_END = 128 + signal.SIGTERM
 TEARDOWN = 1.5
 _LOOK = 0.5
 
 
 class Deadline:
-    """Ends the process for certain, whatever still runs: with 1, or with 0 once all that must be closed is closed."""
+    """Ends the process for certain, whatever still runs: with 0 once all that must be closed is closed."""
 
     def __init__(self) -> None:
         self._timer: threading.Timer | None = None
 
-    def begin(self) -> None:
-        """Allow 10 s to end in good order; only the first call counts."""
+    def begin(self, code: int = 1) -> None:
+        """Allow 10 s to end in good order, else end with `code`; only the first call counts.
+
+        Whoever was told to end and could not does so with `TOLD_TO_END`, as a shell tells it: it has not crashed.
+        """
         if self._timer is None:
-            self._set(BUDGET, 1)
+            self._set(BUDGET, code)
 
     def safe(self) -> None:
         """Allow what is left, which nobody will miss, a moment more."""
