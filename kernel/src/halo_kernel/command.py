@@ -20,6 +20,7 @@ Command = Callable[[Sequence[str]], int]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code: 0, 1 for any error, 2 for wrong usage, 130 for Ctrl-C."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _open_closed_streams()
     if reconfigure := getattr(sys.stdout, "reconfigure", None):
         reconfigure(errors="backslashreplace")  # a terminal that lacks a letter shows its number
     try:
@@ -35,6 +36,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has gone; the interpreter must not complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+def _open_closed_streams() -> None:
+    """Let a standard stream that is closed lead nowhere: else the next file that is opened would be in its place."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.fdopen(os.open(os.devnull, os.O_RDWR), "w" if number else "r", encoding="utf-8")
+            setattr(sys, name, nowhere)
 
 
 def _run(name: str, words: Sequence[str]) -> int:
@@ -125,6 +134,7 @@ def serve(argv: Sequence[str]) -> int:
     parser.add_argument("--home", type=Path, help="home folder (HALO_HOME, else ~/.halo)")
     parser.add_argument("--without", action="append", default=[], metavar="PLUGIN", help="leave a plugin out")
     parser.add_argument("--strict", action="store_true", help="end with an error when a plugin is broken")
+    parser.add_argument("--quiet", action="store_true", help="log to the file alone, not on stderr too")
     parser.add_argument("--ready-fd", type=int, metavar="FD", help="write the url to this descriptor when ready")
     parser.add_argument("--parent-pid", type=int, metavar="PID", help="stop when this process ends")
     options = parser.parse_args(list(argv))
@@ -137,6 +147,7 @@ def serve(argv: Sequence[str]) -> int:
         without=options.without,
         only=wanted_plugins(os.environ),
         strict=options.strict,
+        quiet=options.quiet,
     )
 
 
