@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import pluggy
@@ -48,6 +49,15 @@ def in_daemon_thread(name: str, work: Callable[[], T]) -> Future[T]:
     return future
 
 
+@cache
+def _arguments(spec: Spec) -> tuple[str, ...]:
+    """Return the names of a hook's arguments, in order."""
+    return tuple(inspect.signature(spec).parameters)
+
+
+_is_awaited = cache(inspect.iscoroutinefunction)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Call:
     """One plugin's implementation of a hook, with its arguments. `place` orders those that are asked one by one."""
@@ -59,6 +69,17 @@ class _Call:
     function: Callable[..., Any]
     arguments: Mapping[str, object]
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
+
+    @property
+    def name(self) -> str:
+        """Who is called for what."""
+        return f"{self.plugin}.{self.hook}"
+
+    def begin(self) -> asyncio.Future[object]:
+        """Start the implementation in a task, a plain one in a daemon thread."""
+        if _is_awaited(self.spec):
+            return asyncio.create_task(self.answer(), name=self.name, context=self.context)
+        return asyncio.wrap_future(in_daemon_thread(self.name, self.provide))
 
     def provide(self) -> object:
         """Return what a plain implementation answers, or its `PluginFailed`."""
@@ -75,6 +96,10 @@ class _Call:
             raise
         except BaseException as error:  # SystemExit too, which would end the loop
             return self.failed(error)
+
+    def ended(self, task: asyncio.Future[object]) -> object:
+        """Return what the task that `begin` made has come to."""
+        return self.failed(WrongAnswer("it cancelled itself")) if task.cancelled() else task.result()
 
     def failed(self, cause: BaseException) -> PluginFailed:
         """Return the failure that tells about `cause`."""
@@ -129,7 +154,7 @@ class Hooks:
         answers: list[object] = []
         for call in calls:
             try:
-                answers.append(in_daemon_thread(f"{call.plugin}.{call.hook}", call.provide).result(self._budget))
+                answers.append(in_daemon_thread(call.name, call.provide).result(self._budget))
             except TimeoutError:
                 answers.append(call.late(self._budget))
         return self._provided(calls, answers)
@@ -210,7 +235,7 @@ class Hooks:
         """
         failures: list[PluginFailed] = []
         for call in self._calls(spec, (value, *args), kwargs):
-            name = next(iter(inspect.signature(spec).parameters))
+            name = _arguments(spec)[0]
             given = {key: value if key == name else each for key, each in call.arguments.items()}
             answer = await self._try(replace(call, arguments=given), self._budget)
             if not isinstance(answer, PluginFailed) and _rows(answer) != _rows(value):
@@ -237,7 +262,7 @@ class Hooks:
 
     def _calls(self, spec: Spec, args: tuple[object, ...], kwargs: Mapping[str, object]) -> list[_Call]:
         caller: pluggy.HookCaller = getattr(self._manager.hook, spec.__name__)
-        given = {**dict(zip(inspect.signature(spec).parameters, args, strict=False)), **kwargs}
+        given = {**dict(zip(_arguments(spec), args, strict=False)), **kwargs}
         calls = [
             _Call(
                 plugin=each.plugin_name,
@@ -251,27 +276,25 @@ class Hooks:
         ]
         return sorted(calls, key=lambda call: call.plugin)
 
-    async def _ask_all(self, calls: Sequence[_Call], limit: float) -> list[object]:
-        return await asyncio.gather(*(self._try(call, limit) for call in calls))
-
     async def _try(self, call: _Call, limit: float) -> object:
-        """Return the call's answer, or its `PluginFailed`. Only the caller's own cancellation is raised."""
-        name = f"{call.plugin}.{call.hook}"
-        if inspect.iscoroutinefunction(call.spec):
-            task: asyncio.Future[object] = asyncio.create_task(call.answer(), name=name, context=call.context)
-        else:
-            task = asyncio.wrap_future(in_daemon_thread(name, call.provide))
+        return (await self._ask_all([call], limit))[0]
+
+    async def _ask_all(self, calls: Sequence[_Call], limit: float) -> list[object]:
+        """Return the answer of each call, or its `PluginFailed`. Only the caller's own cancellation is raised."""
+        asked = [(call, call.begin()) for call in calls]
         try:
-            await asyncio.wait({task}, timeout=limit)
-            if task.done():
-                return call.failed(WrongAnswer("it cancelled itself")) if task.cancelled() else task.result()
-        finally:
-            if not task.done():  # late, or the caller was cancelled
-                self._left[task] = name
-                task.add_done_callback(self._left.pop)
-                task.cancel()
-        await asyncio.wait({task}, timeout=GRACE)
-        return call.late(limit)
+            await _wait([task for _, task in asked], limit)
+        finally:  # those that are not done are late, or the caller was cancelled
+            late = [self._leave(call, task) for call, task in asked if not task.done()]
+        await _wait(late, GRACE)
+        return [call.late(limit) if task in late else call.ended(task) for call, task in asked]
+
+    def _leave(self, call: _Call, task: asyncio.Future[object]) -> asyncio.Future[object]:
+        """Cancel a call, and list its name for as long as it does not end."""
+        self._left[task] = call.name
+        task.add_done_callback(self._left.pop)
+        task.cancel()
+        return task
 
     # failures
 
@@ -290,6 +313,11 @@ class Hooks:
         if failures and (strict or self._strict):
             raise failures[0]
         return failures
+
+
+async def _wait(tasks: Sequence[asyncio.Future[object]], limit: float) -> None:
+    if tasks:
+        await asyncio.wait(tasks, timeout=limit)
 
 
 def _rows(batch: object) -> list[int]:
