@@ -154,6 +154,41 @@ async def test_a_stream_that_stays_open_after_its_stop_holds_nobody_up(tmp_path:
         await goes_on(session)
 
 
+async def test_a_stream_may_end_by_itself_after_its_stop(tmp_path: Path) -> None:
+    """A provider goes on behind its stop, to the end of its connection's answer; a kernel that closes waits for it."""
+    heard: list[str] = []
+
+    async def with_a_tail() -> AsyncGenerator[Chunk, None]:
+        yield TextDelta("whole")
+        yield Stop("end")
+        await asyncio.sleep(0.1)
+        heard.append("the end")
+
+    async with running_kernel(tmp_path / "home", model=Odd(with_a_tail)) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        assert (await ask(session)).text == "whole"
+        assert heard == []
+    assert heard == ["the end"]
+
+
+async def test_providers_are_not_asked_again_for_every_turn(tmp_path: Path) -> None:
+    """What a provider offers is asked once for turns that follow one another."""
+
+    class Counted(ScriptedModel):
+        asked = 0
+
+        async def offers(self) -> Sequence[Offer]:
+            self.asked += 1
+            return await super().offers()
+
+    model = Counted()
+    async with running_kernel(tmp_path / "home", model=model) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        for _ in range(5):
+            await ask(session)
+    assert model.asked == 1
+
+
 async def test_a_deaf_provider_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that is silent and ignores its cancel is a timeout, and what it says later is nobody's answer."""
     monkeypatch.setattr("halo_kernel.models.call.CLOSE_SECONDS", 0.1)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
 from ..contracts import Clock, ModelProvider
 from ..errors import ModelError
 from ..records import Block, Chunk, ModelRequest, Stop, Text, TextDelta, Thinking, ThinkingDelta, ToolCall, Usage
-from ..records.storable import storable
+from ..records.storable import storable, storable_text
 from ..supervisor import contained, end_task
 
 _SLOW = {"throttle", "server"}
@@ -22,6 +23,7 @@ _LONGEST_WAIT = 60.0
 _NAME_CHARS = 256  # no provider takes tools of longer names, so a longer one is made up
 _KEEP_ALIVE = TextDelta("")
 CLOSE_SECONDS = 5.0
+_ending: dict[asyncio.Task[None], ModelProvider] = {}  # streams that have given their answer, until they have ended
 
 
 @dataclass
@@ -121,7 +123,10 @@ async def _stream(
         _raise_failure(provider.name, listening)
     finally:
         attempt.over = True
-        await _hang_up(provider.name, listening, chunks)
+        if attempt.stop is None:
+            await _hang_up(provider.name, listening, _close(chunks))
+        else:
+            _let_go(provider, _hang_up(provider.name, listening, _run_out(chunks)))
 
 
 def _raise_failure(provider: str, listening: asyncio.Task[None]) -> None:
@@ -134,22 +139,49 @@ def _raise_failure(provider: str, listening: asyncio.Task[None]) -> None:
         raise ModelError(f"provider {provider} failed: {error!r}", kind="refused") from error
 
 
-async def _hang_up(provider: str, listening: asyncio.Task[None], chunks: AsyncGenerator[Chunk, None]) -> None:
+async def _hang_up(provider: str, listening: asyncio.Task[None], ending: Coroutine[Any, Any, None]) -> None:
+    """End a call's stream by `ending`, once nobody listens to it any more."""
     await end_task(listening, name=f"stream of {provider}", within=CLOSE_SECONDS)
-    if listening.done():
-        closing = asyncio.ensure_future(contained(_close(chunks)))
-        await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
-        await end_task(closing, name=f"close of {provider}", within=0.1)
+    if not listening.done():
+        ending.close()
+        return
+    task = asyncio.ensure_future(contained(ending))
+    await asyncio.wait({task}, timeout=CLOSE_SECONDS)
+    await end_task(task, name=f"close of {provider}", within=0.1)
 
 
 async def _close(chunks: AsyncGenerator[Chunk, None]) -> None:
     await chunks.aclose()
 
 
+async def _run_out(chunks: AsyncGenerator[Chunk, None]) -> None:
+    """Let a stream end by itself after its stop, which keeps its connection for the next call; else close it.
+
+    A new connection would cost every call a handshake.
+    """
+    await anext(chunks, None)
+    await chunks.aclose()
+
+
+def _let_go(provider: ModelProvider, hanging_up: Coroutine[Any, Any, None]) -> None:
+    """Hang up while the answer, which is whole, is used already."""
+    task = asyncio.ensure_future(hanging_up)
+    _ending[task] = provider
+    task.add_done_callback(_ending.pop)
+
+
+async def hung_up(provider: ModelProvider) -> None:
+    """Return once no stream of `provider` is still about to end after its answer."""
+    if tasks := [task for task, owner in _ending.items() if owner is provider]:
+        await asyncio.wait(tasks)
+
+
 def _checked(chunk: object) -> object:
     """Return a chunk as its type says it is, with storable text; providers are plugins."""
     if not isinstance(chunk, TextDelta | ThinkingDelta | ToolCall | Usage | Stop):
         raise ModelError(f"the provider sent {type(chunk).__name__}, which is no chunk", kind="refused")
+    if isinstance(chunk, TextDelta) and type(chunk.text) is str:  # as nearly every chunk, not worth taking apart
+        return TextDelta(storable_text(chunk.text))
     return msgspec.convert(storable(msgspec.to_builtins(chunk)), type(chunk))
 
 

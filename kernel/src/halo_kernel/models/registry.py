@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -11,10 +11,12 @@ from ..contracts import ModelProvider
 from ..errors import ModelError
 from ..records import AgentSpec, Offer
 from ..supervisor import contained, end_task
+from .call import hung_up
 
 _PROBE_SECONDS = 3.0
 _CLOSE_SECONDS = 5.0
 _FRESH_SECONDS = 2.0
+_NEVER = float("-inf")
 _ADVICE = "set OPENAI_API_KEY, start a local server such as Ollama, or install halo-offline"
 
 
@@ -24,7 +26,8 @@ class Models:
     def __init__(self, providers: Sequence[tuple[str, ModelProvider]], *, default: str = "") -> None:
         self._providers = {provider.name: provider for _, provider in providers}
         self._default = default
-        self._known: dict[str, tuple[float, Sequence[Offer]]] = {}
+        self._known: dict[str, Sequence[Offer]] = {}
+        self._asked: dict[str, float] = {}
 
     def provider(self, model: str) -> ModelProvider:
         """Return the provider of `<provider>/<id>`. Raises `ModelError` of kind `none`."""
@@ -36,21 +39,20 @@ class Models:
 
     async def offers(self) -> list[Offer]:
         """Return all providers' offers, best first; a provider that fails or hangs offers nothing that is ready."""
-        found = await asyncio.gather(*(self._ask(name, provider) for name, provider in self._providers.items()))
-        offers = [offer for part in found for offer in part]
-        return sorted(offers, key=lambda offer: (not offer.ready, offer.rank))
+        found = await self._offered(self._providers)
+        return sorted(found, key=lambda offer: (not offer.ready, offer.rank))
 
-    async def _ask(self, name: str, provider: ModelProvider) -> Sequence[Offer]:
-        """Return what a provider offers; for two seconds its last word holds, so that turns do not ask again."""
+    async def _offered(self, names: Collection[str]) -> list[Offer]:
+        """Return what these providers offer; for two seconds their last word holds, so that turns do not ask again."""
         now = asyncio.get_running_loop().time()
-        asked, offers = self._known.get(name, (0.0, ()))
-        if not asked or now - asked > _FRESH_SECONDS:
-            offers = await self._probe(name, provider)
-            self._known[name] = (now, offers)
-        return offers
+        stale = [name for name in names if now - self._asked.get(name, _NEVER) > _FRESH_SECONDS]
+        if stale:
+            self._known.update(zip(stale, await asyncio.gather(*map(self._probe, stale)), strict=True))
+            self._asked.update(dict.fromkeys(stale, now))
+        return [offer for name in names for offer in self._known[name]]
 
-    async def _probe(self, name: str, provider: ModelProvider) -> Sequence[Offer]:
-        task = asyncio.ensure_future(contained(_offers(provider)))
+    async def _probe(self, name: str) -> Sequence[Offer]:
+        task = asyncio.ensure_future(contained(_offers(self._providers[name])))
         try:
             await asyncio.wait({task}, timeout=_PROBE_SECONDS)
             if not task.done():
@@ -78,8 +80,7 @@ class Models:
         raise ModelError("no model can answer here", kind="none", advice=_ADVICE)
 
     async def _named(self, model: str) -> Offer:
-        provider = self.provider(model)
-        for offer in await self._ask(provider.name, provider):
+        for offer in await self._offered([self.provider(model).name]):
             if offer.model == model:
                 return offer
         return Offer(model=model, ready=True, reason="named explicitly")
@@ -101,3 +102,4 @@ async def _offers(provider: ModelProvider) -> Sequence[Offer]:
 
 async def _closed(provider: ModelProvider) -> None:
     await provider.close()
+    await hung_up(provider)
