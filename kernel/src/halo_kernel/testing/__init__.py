@@ -1,30 +1,71 @@
-"""The kit for tests of the kernel and of plugins. A server never loads it."""
+"""The kit for tests of the kernel and of plugins. A server never loads it.
 
-from .clock import VirtualClock
-from .faults import FaultyStorage
-from .kernels import SimplePlugin, running_kernel
-from .model import Answer, Calls, Fail, Hang, Pieces, ScriptedModel, Step
-from .servers import Front, front, listening
-from .sessions import a_session, journal, until
-from .tool import NoteTool
+Everything is a flat name of this package, imported when it is asked for: the contract suites need pytest, the rest does
+not.
+"""
 
-__all__ = [
-    "Answer",
-    "Calls",
-    "Fail",
-    "FaultyStorage",
-    "Front",
-    "Hang",
-    "NoteTool",
-    "Pieces",
-    "ScriptedModel",
-    "SimplePlugin",
-    "Step",
-    "VirtualClock",
-    "a_session",
-    "front",
-    "journal",
-    "listening",
-    "running_kernel",
-    "until",
-]
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .blocking import LIMIT as LIMIT
+    from .blocking import Block as Block
+    from .blocking import LoopWatch as LoopWatch
+    from .check import Finding as Finding
+    from .check import assert_plugin_ok as assert_plugin_ok
+    from .check import check_plugin as check_plugin
+    from .clock import VirtualClock as VirtualClock
+    from .crashes import CrashingStorage as CrashingStorage
+    from .crashes import CrashPoint as CrashPoint
+    from .crashes import CrashPoints as CrashPoints
+    from .faults import FaultyStorage as FaultyStorage
+    from .guards import guarded as guarded
+    from .kernels import SimplePlugin as SimplePlugin
+    from .kernels import running_kernel as running_kernel
+    from .leaks import KINDS as KINDS
+    from .leaks import Kind as Kind
+    from .leaks import LeakGuard as LeakGuard
+    from .model import Answer as Answer
+    from .model import Calls as Calls
+    from .model import Fail as Fail
+    from .model import Hang as Hang
+    from .model import Pieces as Pieces
+    from .model import ScriptedModel as ScriptedModel
+    from .model import Step as Step
+    from .model_contract import ModelContract as ModelContract
+    from .servers import Front as Front
+    from .servers import front as front
+    from .servers import listening as listening
+    from .sessions import a_session as a_session
+    from .sessions import journal as journal
+    from .sessions import until as until
+    from .tool import NoteTool as NoteTool
+    from .tool_contract import ToolContract as ToolContract
+    from .workbench import Workbench as Workbench
+
+_HOMES = {
+    "blocking": ("LIMIT", "Block", "LoopWatch"),
+    "check": ("Finding", "assert_plugin_ok", "check_plugin"),
+    "clock": ("VirtualClock",),
+    "crashes": ("CrashPoint", "CrashPoints", "CrashingStorage"),
+    "faults": ("FaultyStorage",),
+    "guards": ("guarded",),
+    "kernels": ("SimplePlugin", "running_kernel"),
+    "leaks": ("KINDS", "Kind", "LeakGuard"),
+    "model": ("Answer", "Calls", "Fail", "Hang", "Pieces", "ScriptedModel", "Step"),
+    "model_contract": ("ModelContract",),
+    "servers": ("Front", "front", "listening"),
+    "sessions": ("a_session", "journal", "until"),
+    "tool": ("NoteTool",),
+    "tool_contract": ("ToolContract",),
+    "workbench": ("Workbench",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f".{module}", __name__), name)
+    raise AttributeError(f"module 'halo_kernel.testing' has no attribute {name!r}")
