@@ -270,7 +270,7 @@ class Hooks:
                 hook=spec.__name__,
                 place=each.trylast - each.tryfirst,
                 function=each.function,
-                arguments={name: given[name] for name in each.argnames},
+                arguments={name: _seen(given[name], each.plugin_name) for name in each.argnames},
             )
             for each in caller.get_hookimpls()
         ]
@@ -318,6 +318,12 @@ class Hooks:
 async def _wait(tasks: Sequence[asyncio.Future[object]], limit: float) -> None:
     if tasks:
         await asyncio.wait(tasks, timeout=limit)
+
+
+def _seen(value: object, plugin: str) -> object:
+    """Return what a plugin gets to hold of a value: of the server, its own view."""
+    view = getattr(value, "seen_by", None)
+    return value if view is None else view(plugin)
 
 
 def _rows(batch: object) -> list[int]:

@@ -12,6 +12,7 @@ import pluggy
 
 from .records import (
     ContextPart,
+    Delivery,
     Denial,
     Event,
     HealthCheck,
@@ -29,7 +30,19 @@ from .records import (
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
-    from .contracts import AgentSource, Call, Host, ModelCall, ModelProvider, Session, Settings, Storage, Tool
+    from .contracts import (
+        AgentSource,
+        Call,
+        Dispatcher,
+        Host,
+        ModelCall,
+        ModelProvider,
+        Service,
+        Session,
+        Settings,
+        Storage,
+        Tool,
+    )
     from .errors import PluginFailed
 
 PROJECT = "halo"
@@ -64,6 +77,18 @@ def provide_agents(host: Host) -> Iterable[AgentSource]:
 @spec
 def provide_routes(host: Host) -> Iterable[Route]:
     """Collect: HTTP routes; two claims on one path are a load error that names both."""
+    return ()
+
+
+@spec
+def provide_dispatchers(host: Host) -> Iterable[Dispatcher]:
+    """Collect: what carries deliveries, one of a kind."""
+    return ()
+
+
+@spec
+def provide_services(host: Host) -> Iterable[Service]:
+    """Collect: long-lived tasks of the server, supervised; a command's own kernel has none."""
     return ()
 
 
@@ -116,6 +141,11 @@ async def tool_finished(session: SessionInfo, event: Event) -> None:
 @spec
 async def model_finished(call: ModelCall) -> None:
     """Notify: a model call has ended; `call` has its usage or its error."""
+
+
+@spec
+async def delivery_settled(delivery: Delivery) -> None:
+    """Notify: all parts of a delivery are sent, failed or uncertain."""
 
 
 @spec

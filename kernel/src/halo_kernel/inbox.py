@@ -9,6 +9,7 @@ from typing import Any
 from .contracts import Row, Tx
 from .errors import BadInput, QueueFull, SessionClosed
 from .journal import journal_of, last_answer, make_cursor
+from .outbox import take_pointer
 from .records import (
     Access,
     Incoming,
@@ -66,7 +67,7 @@ def accept(
 
     A key is its sender's own: other principals' keys are other keys, whatever they say.
     A person's message frees a tree that was parked after repeated crashes.
-    Raises `SessionClosed` and `QueueFull`; nothing is written then.
+    Raises `SessionClosed`, `QueueFull`, and `Conflict` for a `reply_to` that is refused; nothing is written then.
     """
     who = message.principal
     seen = tx.one(
@@ -77,12 +78,15 @@ def accept(
         return _receipt(tx, seen), False
     _refuse(tx, session, cap)
     _, head = journal_of(tx, session)
+    why = (message.cause, int(bool(message.route)))
     row = tx.one(
-        "INSERT INTO inbox(session, key, at, head, mode, access, principal, principal_kind, text, route, cause)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING session, id, key, at, head",
-        (session, key, at, head, message.mode, access, who.name, who.kind, message.text, message.route, message.cause),
+        "INSERT INTO inbox(session, key, at, head, mode, access, principal, principal_kind, text, route, cause, owed)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING session, id, key, at, head",
+        (*(session, key, at, head, message.mode, access, who.name, who.kind, message.text, message.route), *why),
     )
     assert row is not None
+    if message.reply_to is not None:
+        take_pointer(tx, session, message.reply_to, row=int(row[1]), at=at)
     if who.kind == "person" and message.cause == "message":
         tx.execute("UPDATE sessions SET parked = 0, stopped_at = NULL WHERE id = ?", (session,))
     return _receipt(tx, row), True
@@ -196,7 +200,8 @@ def gave_way(tx: Tx, session: str) -> str:
 def withdraw(tx: Tx, session: str, row: int) -> bool:
     """Settle a waiting row of the session as cancelled; false when a turn has consumed it."""
     done = tx.one(
-        "UPDATE inbox SET state = 'cancelled' WHERE id = ? AND session = ? AND state = 'waiting' RETURNING id",
+        "UPDATE inbox SET state = 'cancelled', owed = 0"
+        " WHERE id = ? AND session = ? AND state = 'waiting' RETURNING id",
         (row, session),
     )
     return done is not None

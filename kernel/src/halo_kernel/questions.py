@@ -127,16 +127,12 @@ def supersede(tx: Tx, session: str, *, at: int, why: str = _SUPERSEDED) -> tuple
     return () if number is None else settle(tx, number, "denied", text=why, at=at)
 
 
-def expire(tx: Tx, *, now: int) -> tuple[Event, ...]:
-    """Settle every question whose time is over."""
+def expire(tx: Tx, *, now: int) -> tuple[tuple[Event, ...], int | None]:
+    """Settle every question whose time is over; return what was journaled, and when the next one ends."""
     due = list(tx.execute("SELECT id FROM questions WHERE state = 'pending' AND expires_at <= ?", (now,)))
-    return tuple(event for (number,) in due for event in settle(tx, number, "expired", at=now))
-
-
-def next_expiry(tx: Tx) -> int | None:
-    """Return when the next open question ends."""
+    events = tuple(event for (number,) in due for event in settle(tx, number, "expired", at=now))
     row = tx.one("SELECT min(expires_at) FROM questions WHERE state = 'pending'")
-    return None if row is None or row[0] is None else int(row[0])
+    return events, None if row is None or row[0] is None else int(row[0])
 
 
 def answers(tx: Tx, session: str, turn: str) -> dict[tuple[str, Asker], Answer]:

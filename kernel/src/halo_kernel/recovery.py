@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from .contracts import Clock, Database, Lease, Tx
 from .inbox import accept, gave_way, waiting, withdraw
 from .journal import append, read_partial, read_turn
+from .outbox import owe_replies, settle
 from .records import (
     AssistantCut,
     AssistantMessage,
@@ -78,6 +79,9 @@ async def recover_tree(
         parked = not all(cut.landed for cut in cuts) and _count_crash(tx, root)
         rest = _PARKED if parked else ""
         events = [event for cut in cuts for event in _end_turn(tx, cut.session, _WHY[cut.boot != boot] + rest, now)]
+        if parked:
+            owe_replies(tx, session, key=f"{boot}:{cuts[0].turn}", text=f"❌ {_WHY[1]}{rest}", reason="aborted", at=now)
+            settle(tx, root, at=now)
         if cuts and not parked:
             how = _HOW[any(cut.boot != boot for cut in cuts)]
             _nudge(tx, root, _text(root, [cut.session for cut in cuts], now, how), f"{boot}:{cuts[0].turn}", now)

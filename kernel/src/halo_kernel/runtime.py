@@ -5,27 +5,32 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import contracts, hookspecs
+from .blobs import Blobs
 from .clock import SystemClock
-from .contracts import Clock, Database, Storage
+from .contracts import Clock, Database, Dispatcher, Storage
 from .data import Data
-from .errors import ModelError, PluginFailed, StorageUnavailable
+from .egress import Egress
+from .errors import BadInput, ModelError, PluginFailed, StorageUnavailable
 from .hooks import Hooks
 from .journal import Feed
+from .live import Live
 from .log import logger
 from .models import Models
+from .outbox import Courier
 from .plugins import Plugins
 from .records import Offer, Route, WorkspaceInfo
 from .secrets import ensure_home
-from .sessions import Sessions
+from .sessions import Outbox, Questions, Sessions
 from .sessions.seat import Seat
 from .settings import (
     KERNEL_SECTIONS,
     AgentSettings,
+    EgressSettings,
     LimitSettings,
     LoadedSettings,
     ModelSettings,
@@ -34,6 +39,7 @@ from .settings import (
     load_kernel_settings,
     load_settings,
 )
+from .sites import add_sites
 from .supervisor import Supervisor
 from .turns import Limits
 from .workspaces import Workspaces
@@ -55,11 +61,26 @@ class RunningHost:
     data: contracts.Data
     workspaces: contracts.Workspaces
     sessions: contracts.Sessions
+    questions: contracts.Questions
+    outbox: contracts.Outbox
+    blobs: contracts.Blobs
+    live: contracts.Live
+    egress: contracts.Egress
     supervisor: Supervisor
+    found: Callable[[str, str], object | None]
+    plugin: str = "host"
+
+    def seen_by(self, plugin: str) -> RunningHost:
+        """Return the server as one plugin sees it: under its name in the log, in tasks, and among the secrets."""
+        return replace(self, plugin=plugin, log=logger(f"plugin.{plugin}"))
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """See `contracts.Host.spawn`."""
-        self.supervisor.spawn(name, work)
+        self.supervisor.spawn(f"{self.plugin}: {name}", work)
+
+    def lookup(self, kind: str, name: str) -> object | None:
+        """See `contracts.Host.lookup`."""
+        return self.found(kind, name)
 
 
 class Kernel:
@@ -71,6 +92,7 @@ class Kernel:
     sessions: Sessions
     routes: Sequence[tuple[str, Route]]
     _models: Models
+    _dispatchers: Mapping[str, Dispatcher]
 
     def __init__(self, home: Path, *, clock: Clock, plugins: Plugins, settings: LoadedSettings, strict: bool) -> None:
         self.home = home
@@ -106,6 +128,8 @@ class Kernel:
         ensure_home(home)
         bare = load_kernel_settings(home, environment)
         switches = bare.of(PluginSettings)
+        if discover:
+            add_sites(home)
         plugins = Plugins()
         plugins.load(
             without=without,
@@ -142,7 +166,7 @@ class Kernel:
         )
         self.data = Data(storage, self.home, self._folder)
         registry = await self.data.open_home()
-        self.sessions = Sessions(lambda workspace: self.workspaces.seat(workspace))
+        self.sessions = Sessions(self._seat_of)
         self.host = RunningHost(
             settings=settings,
             log=logger("plugin"),
@@ -150,9 +174,16 @@ class Kernel:
             data=self.data,
             workspaces=self._make_workspaces(registry, embedded),
             sessions=self.sessions,
+            questions=Questions(self._seat_of, self.sessions.wake),
+            outbox=Outbox(self._seat_of),
+            blobs=Blobs(self._folder),
+            live=Live(),
+            egress=Egress(lambda: settings.of(EgressSettings).allow),
+            found=self._find,
             supervisor=self.supervisor,
         )
         self.workspaces.sources = [source for _, source in await hooks.gather(hookspecs.provide_agents, host=self.host)]
+        self._dispatchers = self._one_of_a_kind(await hooks.gather(hookspecs.provide_dispatchers, host=self.host))
         self.routes = _without_collisions(await hooks.gather(hookspecs.provide_routes, host=self.host), self.plugins)
 
     def _make_workspaces(self, registry: Database, embedded: bool) -> Workspaces:
@@ -160,6 +191,10 @@ class Kernel:
             seat = self._seat(info, database, mark_busy)
             await self.hooks.tell(hookspecs.workspace_opened, workspace=info, host=self.host)
             self.supervisor.spawn(f"inbox of {info.path}", seat.watch_inbox())
+            self.supervisor.keep(f"questions of {info.path}", lambda: seat.watch_questions(self.sessions.wake))
+            if self._dispatchers and not embedded:
+                courier = Courier(database, self._dispatchers, clock=self.clock, hooks=self.hooks)
+                self.supervisor.keep(f"outbox of {info.path}", courier.run)
             return seat
 
         self.workspaces = Workspaces(
@@ -183,11 +218,12 @@ class Kernel:
             clock=self.clock,
             boot=self.boot,
             stopping=self.stopping,
+            start_child=self.sessions.start_child,
             limits=Limits(
-                idle_timeout=settings.of(ModelSettings).idle_timeout,
-                max_attempts=settings.of(AgentSettings).max_retries,
-                max_steps=settings.of(AgentSettings).max_steps,
-                result_chars=settings.of(LimitSettings).tool_result_render_chars,
+                idle_timeout=settings.of(ModelSettings, info).idle_timeout,
+                max_attempts=settings.of(AgentSettings, info).max_retries,
+                max_steps=settings.of(AgentSettings, info).max_steps,
+                result_chars=settings.of(LimitSettings, info).tool_result_render_chars,
             ),
             max_queue=settings.of(SessionSettings).max_queue_size,
             find_agent=self.workspaces.agent,
@@ -211,6 +247,22 @@ class Kernel:
                 await self.sessions.recover(workspace.id)
             except Exception as error:
                 logger("runtime").error("workspace not recovered", workspace=workspace.path, error=str(error))
+
+    async def work(self) -> None:
+        """Take up the duties of a server: recover, then run every service until the end."""
+        await self.recover()
+        for plugin, service in await self.hooks.gather(hookspecs.provide_services, host=self.host):
+            self.supervisor.keep(f"{plugin}: {service.name}", service.run)
+
+    def _one_of_a_kind(self, found: Sequence[tuple[str, Dispatcher]]) -> Mapping[str, Dispatcher]:
+        """Return the dispatchers by kind; of two of one kind the second is left out, and its plugin named."""
+        kept: dict[str, tuple[str, Dispatcher]] = {}
+        for plugin, dispatcher in found:
+            first, _ = kept.setdefault(dispatcher.kind, (plugin, dispatcher))
+            if first != plugin:
+                fault = f"dispatcher {dispatcher.kind} is provided by {first} already"
+                self._failed(PluginFailed(fault, plugin=plugin, hook="provide_dispatchers"))
+        return {kind: dispatcher for kind, (_, dispatcher) in kept.items()}
 
     async def close(self) -> None:
         """Refuse new turns, land running ones for the next boot, end plugins and storage; bounded, and once."""
@@ -237,6 +289,18 @@ class Kernel:
         yield self.hooks.close
         if hasattr(self, "data"):
             yield self.data.close
+
+    def _find(self, kind: str, name: str) -> object | None:
+        match kind:
+            case "dispatcher":
+                return self._dispatchers.get(name)
+            case "model":
+                return self._models.find(name)
+            case _:
+                raise BadInput(f"kind must be dispatcher or model, not {kind!r}", field="kind")
+
+    async def _seat_of(self, workspace: str) -> Seat:
+        return await self.workspaces.seat(workspace)
 
     def _folder(self, workspace: str) -> Path:
         return Path(self.workspaces.seats[workspace].workspace.path)

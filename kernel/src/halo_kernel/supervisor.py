@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from .log import logger
@@ -11,6 +11,8 @@ from .log import logger
 T = TypeVar("T")
 
 _END_SECONDS = 3.0
+_FIRST_WAIT = 1.0
+_LONGEST_WAIT = 60.0
 _left_behind: set[asyncio.Task[Any]] = set()
 
 
@@ -54,6 +56,23 @@ class Supervisor:
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+
+    def keep(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work` as the task `name`, again whenever it fails, after a wait that doubles up to a minute."""
+        self.spawn(name, self._kept(name, work))
+
+    async def _kept(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        wait = _FIRST_WAIT
+        while True:
+            began = asyncio.get_running_loop().time()
+            try:
+                await contained(work())
+                return
+            except Exception:
+                logger("supervisor").exception("a service failed and is started again", service=name, wait=wait)
+            await asyncio.sleep(wait)
+            ran = asyncio.get_running_loop().time() - began
+            wait = _FIRST_WAIT if ran > 2 * _LONGEST_WAIT else min(2 * wait, _LONGEST_WAIT)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -11,6 +11,7 @@ from .contracts import AgentSource, Clock, Database, Place, Tx
 from .data import Data
 from .errors import Conflict, HaloError, NotFound, WorkspaceUnusable
 from .log import logger
+from .outbox import has_unsettled
 from .records import AgentSpec, WorkspaceInfo
 from .records.storable import storable_text
 from .schema import WORKSPACE
@@ -207,7 +208,8 @@ def _identity(tx: Tx, fresh: str) -> str:
 
 
 def _owes(tx: Tx) -> bool:
-    return tx.one("SELECT 1 FROM runs UNION ALL SELECT 1 FROM inbox WHERE state = 'waiting' LIMIT 1") is not None
+    waits = tx.one("SELECT 1 FROM runs UNION ALL SELECT 1 FROM inbox WHERE state = 'waiting' LIMIT 1")
+    return waits is not None or has_unsettled(tx)
 
 
 def _alive(pid: int) -> bool:

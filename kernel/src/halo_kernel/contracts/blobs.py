@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Protocol
 
 from ..records import BlobRef
@@ -25,11 +24,7 @@ class Blobs(Protocol):
         ...
 
     async def get(self, workspace: str, uri: str) -> bytes:
-        """Return the value of `blob:<sha256>`. Raises `NotFound` when it is gone or is no longer what it was."""
-        ...
-
-    def path(self, workspace: str, uri: str) -> Path:
-        """Return where a value lies, for people and tools that read files; unlike `get` this checks nothing of it."""
+        """Return the value of `blob:<sha256>`, checked. Raises `NotFound` when it is gone or damaged."""
         ...
 
     def hold(self, workspace: str) -> AbstractContextManager[None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,32 +15,23 @@ class Address:
     ip: str
     port: int
 
-    @property
-    def family(self) -> socket.AddressFamily:
-        """The socket's family."""
-        return socket.AF_INET6 if ":" in self.ip else socket.AF_INET
-
 
 class Egress(Protocol):
     """Keeps models and remotes away from this machine and its networks.
 
-    Dial the addresses that it returns, not the name: a second look-up may answer differently. A redirect is a new name.
-    With aiohttp (3.12 or later), `resolver` checks each name as it is dialled, and `middleware` each hop, also those
-    that aiohttp dials without its resolver because they are addresses:
+    Dial the addresses that it returns, not the name: a second look-up may answer differently. A redirect names a new
+    host, and a client that is given an address asks no resolver, so both are resolved here too. With aiohttp 3.12 or
+    later, `resolver` checks each name as it is dialled and `middleware` every hop:
 
         ClientSession(connector=TCPConnector(resolver=egress.resolver()), middlewares=[egress.middleware])
     """
 
     async def resolve(self, host: str, port: int) -> Sequence[Address]:
-        """Return the addresses of a host that may be dialled, at least one.
+        """Return the addresses of a host (or of an address) that may be dialled, at least one.
 
         Only public ones, and those that the setting `egress.allow` lists. Raises `Forbidden` when there are none,
-        `BadInput` for what can be no host or port, `OSError` when the name is not known.
+        `BadInput` for what can be no host, `OSError` when the name is not known.
         """
-        ...
-
-    async def check(self, url: str) -> Sequence[Address]:
-        """Resolve the host of an `http`, `https`, `ws` or `wss` URL; raises what `resolve` raises."""
         ...
 
     def resolver(self) -> Any:

@@ -6,8 +6,13 @@ from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ..records import Access, AgentSpec, Principal, SessionInfo, WorkspaceInfo
+from ..records import Access, AgentSpec, Principal, Secret, SessionInfo, WorkspaceInfo
+from .blobs import Blobs
 from .clock import Clock
+from .delivery import Outbox
+from .egress import Egress
+from .live import Live
+from .questions import Questions
 from .sessions import Session
 from .storage import Database, DataScope, Migration
 
@@ -28,11 +33,15 @@ class Settings(Protocol):
         """HALO_HOME."""
         ...
 
-    def of(self, section: type[S]) -> S:
-        """Return the values of a section's struct."""
+    def of(self, section: type[S], workspace: WorkspaceInfo | None = None) -> S:
+        """Return the values of a section's struct as they are now: a file that was changed is read again.
+
+        With `workspace`, its `.halo/settings.yaml` goes before the home's file, for what is not `global_only`. A file
+        that is broken meanwhile leaves what counted before. Raises `NotFound` when no plugin provides the section.
+        """
         ...
 
-    def fields(self) -> Sequence[SettingsField]:
+    def fields(self, workspace: WorkspaceInfo | None = None) -> Sequence[SettingsField]:
         """Return every setting with its rule, value and source; a secret as its handle."""
         ...
 
@@ -40,11 +49,38 @@ class Settings(Protocol):
         """Read the file again, after another process wrote it. Raises `BadFile` and keeps what counted before."""
         ...
 
-    def write(self, changes: Mapping[str, object], *, revision: str | None = None) -> str:
+    def write(
+        self, changes: Mapping[str, object], *, revision: str | None = None, workspace: WorkspaceInfo | None = None
+    ) -> str:
         """Set dotted keys durably (None goes back to the default) and return the file's new revision.
 
-        Raises `Conflict` when the file is not the one of `revision`, `BadInput` for a value that breaks a rule.
+        Raises `Conflict` when the file is not the one of `revision`, `BadInput` for a value that breaks a rule, a
+        secret or what is `global_only` in a workspace's file, a keyring that does not take a secret.
         """
+        ...
+
+
+class Secrets(Protocol):
+    """The secrets that a plugin keeps by name: in private files, or in the keyring (the setting `secrets.store`).
+
+    Whatever passes through here is masked in logs and transcripts from then on. Each method blocks for a short file
+    operation, or as long as the system's keyring takes. Raises `BadInput` for a name of more than 200 bytes.
+    """
+
+    def get(self, name: str) -> Secret | None:
+        """Return a secret, None when there is none. Raises `BadInput` for a keyring that does not give it."""
+        ...
+
+    def put(self, name: str, value: str) -> None:
+        """Keep a secret durably. Raises `BadInput` for a keyring that does not take it, and keeps the old one."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Forget a secret; harmless when there is none."""
+        ...
+
+    def known(self) -> Sequence[str]:
+        """Return the names, sorted."""
         ...
 
 
@@ -158,6 +194,35 @@ class Host(Protocol):
     @property
     def sessions(self) -> Sessions:
         """The sessions of this home."""
+        ...
+
+    @property
+    def questions(self) -> Questions:
+        """What waits for a person."""
+        ...
+
+    @property
+    def outbox(self) -> Outbox:
+        """What is owed to others."""
+        ...
+
+    @property
+    def blobs(self) -> Blobs:
+        """Large values beside the journal."""
+        ...
+
+    @property
+    def live(self) -> Live:
+        """Lossy topics between plugins and pages."""
+        ...
+
+    @property
+    def egress(self) -> Egress:
+        """What checks every outgoing connection that a model or a remote names."""
+        ...
+
+    def lookup(self, kind: str, name: str) -> object | None:
+        """Return another plugin's object, None when there is none: a `dispatcher` or a `model` provider by its name."""
         ...
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:

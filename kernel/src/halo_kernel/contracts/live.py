@@ -6,12 +6,10 @@ from typing import Any, Protocol
 
 
 class Subscription(Protocol):
-    """What was published since, oldest first; ends when it, or the server, is closed. Dropping it closes it."""
+    """What is published from now on, in order; ends when it, or the server, is closed. Dropping it closes it."""
 
-    @property
-    def missed(self) -> int:
-        """How many values were dropped, always the oldest, because nobody took them in time."""
-        ...
+    missed: int
+    """How many values were dropped, always the oldest, because nobody took them in time."""
 
     def __aiter__(self) -> Subscription:
         """Return itself."""
@@ -22,7 +20,7 @@ class Subscription(Protocol):
         ...
 
     def close(self) -> None:
-        """Stop listening; values that wait can still be taken."""
+        """Take no more; values that wait can still be had."""
         ...
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from asyncio.subprocess import DEVNULL, Process
+from asyncio.subprocess import Process
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 R = TypeVar("R")
@@ -13,32 +12,24 @@ Closer = Callable[[], Awaitable[object] | None]
 
 
 class Scope(Protocol):
-    """Closes what it was given, newest first, each within seconds and whatever the others do."""
+    """Closes what it was given, newest first, each within seconds and whatever the others do.
+
+    What a closed scope is given is closed at once.
+    """
 
     def push(self, name: str, closer: Closer) -> None:
-        """Call `closer` at the end, or at once when the scope is closed already."""
+        """Call `closer` at the end."""
         ...
 
     def task(self, work: Coroutine[Any, Any, R], *, name: str = "") -> asyncio.Task[R]:
-        """Run `work` until it ends, or is cancelled at the end. Raises `Conflict` when the scope is closed.
-
-        A failure is logged by `name`, unless somebody awaits the task.
-        """
+        """Run `work` until it ends, or is cancelled at the end. A failure nobody awaits is logged with the name."""
         ...
 
-    async def process(
-        self,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str] | None = None,
-        cwd: str | Path | None = None,
-        stdin: int = DEVNULL,
-        stdout: int = DEVNULL,
-        stderr: int = DEVNULL,
-    ) -> Process:
+    async def process(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, **options: Any) -> Process:
         """Start a program that leads a process group; the group ends with it, and with the scope: SIGTERM, SIGKILL.
 
-        Without `env` it gets `PATH`, `HOME` and the like, and none of the server's own variables.
-        Raises `OSError` when it cannot be started, `Conflict` when the scope is closed.
+        Without `env` it gets `PATH`, `HOME` and the like, and none of the server's own variables. `options` (`cwd`,
+        `stdin`, `stdout`, `stderr`) are those of `asyncio.create_subprocess_exec`; its streams lead nowhere otherwise.
+        Raises `OSError` when it cannot be started.
         """
         ...

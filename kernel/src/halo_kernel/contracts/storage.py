@@ -104,6 +104,14 @@ class Database(Protocol):
         """Return a bell that is already listening."""
         ...
 
+    async def backup(self, path: Path, *, progress: Callable[[int, int], object] | None = None) -> None:
+        """Write a copy of one moment to the file `path`, in its place once it is complete; writes go on meanwhile.
+
+        `progress` is told on the caller's loop how much of how much is there. Raises `BadInput` for a path that is one
+        of the engine's own, `StorageUnavailable` when there is no copy; a file at `path` is as it was then.
+        """
+        ...
+
     async def close(self) -> None:
         """Finish what was accepted and close."""
         ...

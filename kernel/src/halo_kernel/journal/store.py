@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..contracts import Tx
 from ..errors import NotFound
-from ..records import AssistantMessage, Body, Event, decode_body, encode_body, kind_of, plain_text
+from ..records import AssistantMessage, Body, Event, TurnEnded, decode_body, encode_body, kind_of, plain_text
 
 _ALL = 1 << 62
 
@@ -69,6 +69,15 @@ def last_answer(tx: Tx, session: str, *, turn: str | None = None) -> str:
         if isinstance(body, AssistantMessage) and (text := plain_text(body.content)):
             return text
     return ""
+
+
+def last_outcome(tx: Tx, session: str) -> str:
+    """Return how the last turn ended, '' when none has."""
+    row = tx.one(
+        "SELECT body FROM events WHERE session = ? AND kind = 'turn.ended' ORDER BY seq DESC LIMIT 1", (session,)
+    )
+    body = decode_body("turn.ended", row[0]) if row is not None else None
+    return body.outcome if isinstance(body, TurnEnded) else ""
 
 
 def journal_of(tx: Tx, session: str) -> tuple[str, int]:

@@ -193,7 +193,8 @@ def _take(attempt: Attempt, chunk: object, on_delta: OnDelta) -> None:
             on_delta(attempt, text, False)
             attempt.text += text
         case ThinkingDelta(text=text, signature=signature):
-            on_delta(attempt, text, True)
+            if text:
+                on_delta(attempt, text, True)
             attempt.thinking += text
             attempt.signature = signature or attempt.signature
         case ToolCall() as call:
@@ -210,7 +211,7 @@ def _answer(attempt: Attempt, clock: Clock) -> Answer:
     if attempt.stop is None:
         raise ModelError("the stream ended before the answer did", kind="network")
     content: list[Block] = []
-    if attempt.thinking:
+    if attempt.thinking or attempt.signature:  # a provider may want thinking back that nobody can read
         content.append(Thinking(attempt.thinking, attempt.signature))
     if attempt.text:
         content.append(Text(attempt.text))

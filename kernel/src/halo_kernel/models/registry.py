@@ -37,6 +37,10 @@ class Models:
             raise ModelError(f"no provider {name!r} is installed (installed: {known})", kind="none", advice=_ADVICE)
         return self._providers[name]
 
+    def find(self, name: str) -> ModelProvider | None:
+        """Return the provider called `name`."""
+        return self._providers.get(name)
+
     async def offers(self) -> list[Offer]:
         """Return all providers' offers, best first; a provider that fails or hangs offers nothing that is ready."""
         found = await self._offered(self._providers)

@@ -108,7 +108,7 @@ class Sessions:
         """
         seat = await self._seat_of(workspace)
         owed = await seat.database.read(_owed)
-        late = [each for each in owed if not await self._wake(seat, each)]
+        late = [each for each in owed if not await self.wake(seat, each)]
         if late:
             seat.spawn(f"recovery of {seat.workspace.path}", self._wake_later(seat, late))
         return len(owed)
@@ -118,9 +118,10 @@ class Sessions:
             await asyncio.sleep(_AGAIN_SECONDS)
             with suppress(StorageUnavailable):
                 owed = await seat.database.read(_owed)
-                late = [each for each in owed if each in late and not await self._wake(seat, each, again=True)]
+                late = [each for each in owed if each in late and not await self.wake(seat, each, again=True)]
 
-    async def _wake(self, seat: Seat, session: str, *, again: bool = False) -> bool:
+    async def wake(self, seat: Seat, session: str, *, again: bool = False) -> bool:
+        """Let a session look for what it has to do; false when it cannot be opened now."""
         try:
             live = await self._live(seat, session)
         except Exception as error:  # whatever the plugin that finds agents raises

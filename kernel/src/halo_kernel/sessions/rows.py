@@ -14,6 +14,7 @@ from ..contracts import Tx, Value
 from ..errors import BadInput, Conflict, NotFound
 from ..inbox import input_of, prepared, waiting
 from ..journal import append
+from ..outbox import owe_replies
 from ..records import (
     Access,
     Event,
@@ -166,6 +167,7 @@ def halt(tx: Tx, session: str, *, archive: bool, at: int) -> tuple[Event, ...]:
     tx.execute(f"UPDATE sessions SET {column} = coalesce({column}, ?) WHERE id = ?", (at, session))
     left = waiting(tx, session)
     tx.execute("UPDATE inbox SET state = ? WHERE session = ? AND state = 'waiting'", (state, session))
+    owe_replies(tx, session, key=f"halt:{at}", text=f"The session was {state}.", reason="cancelled", at=at, state=state)
     kept = [] if archive else [input_of(row, prepared(row)) for row in left]
     return events + (append(tx, session, kept, at=at) if kept else ())
 

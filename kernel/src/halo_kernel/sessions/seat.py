@@ -6,10 +6,11 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from .. import hookspecs
+from .. import hookspecs, questions
 from ..contracts import Clock, Database, Lease, Tool, Tx
 from ..errors import StorageUnavailable
 from ..folds import History
@@ -18,6 +19,7 @@ from ..journal import Feed
 from ..log import logger
 from ..models import Models
 from ..records import Access, AgentSpec, Event, SessionInfo, ToolSpec, WorkspaceInfo
+from ..supervisor import end_task
 from ..turns import Desk, Limits
 
 if TYPE_CHECKING:
@@ -54,6 +56,22 @@ class Seat:
         self._stamped = max(self.clock.now(), self._stamped + 1)
         return self._stamped
 
+    async def watch_questions(self, wake: Callable[[Seat, str], Awaitable[object]]) -> None:
+        """Settle every question whose time is over, and let its session go on."""
+        bell = self.database.listen("questions")
+        try:
+            while True:
+                now = self.clock.now()
+                events, later = await self.database.write(partial(questions.expire, now=now))
+                self.tell(events)
+                for event in events:
+                    await wake(self, event.session)
+                ringing = asyncio.ensure_future(bell.wait())
+                await asyncio.wait({ringing}, timeout=None if later is None else max(0.0, (later - now) / 1000))
+                await end_task(ringing, name="questions bell", within=1.0)
+        finally:
+            bell.close()
+
     def tell(self, events: Sequence[Event]) -> None:
         """Tell followers, and the sessions that they are about, of events that are committed."""
         for event in events:
@@ -84,6 +102,7 @@ class Seat:
             limits=self.limits,
             boot=self.boot,
             stirred=stirred,
+            scope=session.scope,
             told=told,
         )
 
@@ -152,6 +171,6 @@ def _sessions_with_waiting_rows(tx: Tx) -> dict[str, int]:
     """Return the sessions where something waits, each with the last row that wants to interrupt at once, or 0."""
     found = tx.execute(
         "SELECT session, max(CASE WHEN mode = 'interrupt_hard' THEN id ELSE 0 END) FROM inbox"
-        " WHERE state = 'waiting' GROUP BY session"
+        " WHERE state = 'waiting' GROUP BY session UNION ALL SELECT session, 0 FROM runs WHERE waiting > 0"
     )
     return {str(session): int(hard) for session, hard in found}

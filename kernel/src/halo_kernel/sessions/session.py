@@ -34,6 +34,7 @@ from ..records import (
     is_foreign,
 )
 from ..recovery import recover_tree, withdraw_message
+from ..scopes import Scope
 from ..turns import Desk, Turn
 from . import rows
 from .completion import complete
@@ -67,6 +68,7 @@ class LiveSession:
         self._retrying = False
         self._closing: asyncio.Task[None] | None = None
         self._rests: State = "waiting" if info.state == "waiting" else "idle"
+        self.scope = Scope(f"session {info.id}")
 
     @property
     def info(self) -> SessionInfo:
@@ -274,6 +276,7 @@ class LiveSession:
             self.doze()
             return False
         events = await seat.database.read(lambda tx: read(tx, info.id))
+        await seat.hooks.tell(hookspecs.session_opened, session=self)
         self._digest = next((e.body.digest for e in reversed(events) if isinstance(e.body, ContextPrepared)), "")
         self._desk = await seat.desk(self, lease, history_of(events), self._stirred, told=self.told)
         return True
@@ -311,10 +314,12 @@ class LiveSession:
         The lease is released before anything that is written later, so a message that comes now takes a new one.
         """
         self._desk = None
-        self._track(self._give_back())
+        scope, self.scope = self.scope, Scope(f"session {self._info.id}")
+        self._track(self._give_back(scope))
 
-    async def _give_back(self) -> None:
+    async def _give_back(self, scope: Scope) -> None:
         lease, self._lease = self._lease, None
+        await scope.close()
         try:
             if lease is not None and not self._seat.works_under(lease):
                 await lease.release()
@@ -383,7 +388,7 @@ class LiveSession:
                 logger("sessions").warning("closed over a run that does not end", session=self._info.id)
         self._fail_prompts(Stopping("the session was closed before this message was answered"))
         try:
-            await self._give_back()
+            await self._give_back(self.scope)
         finally:
             self._seat.left(self)
 

@@ -29,6 +29,7 @@ from ..records import (
 )
 from ..records.storable import storable_text
 from ..repair import INTERRUPTED, NOT_RUN
+from ..scopes import Scope
 from .cancel import CancelToken, Stopped, run_stoppable
 from .desk import Desk
 
@@ -48,6 +49,7 @@ class RunningCall:
     access: Access
     cancel: CancelToken
     desk: Desk
+    scope: Scope
     approval: Answer | None = None
     answer: Answer | None = None
     question: Question | None = None
@@ -136,6 +138,7 @@ class Batch:
             access=self._access,
             cancel=self._token,
             desk=self._desk,
+            scope=Scope(f"call {call.id}", parent=self._desk.scope),
             approval=answers.get((call.id, "guard")),
             answer=answers.get((call.id, "tool")),
         )
@@ -155,6 +158,8 @@ class Batch:
         except Exception as error:
             outcome, text = "error", f"Error: {type(error).__name__}: {error}"
             logger("turns").warning("tool failed", tool=call.tool.name, session=call.session.info.id, exc_info=True)
+        finally:
+            await call.scope.close()
         ms = round((desk.clock.monotonic() - started) * 1000)
         return ToolFinished(
             call=call.id, name=call.tool.name, outcome=outcome, text=cap(text, desk.limits.result_chars), ms=ms

@@ -12,6 +12,7 @@ from ..hooks import Hooks
 from ..journal import Feed
 from ..models import Models
 from ..records import Event
+from ..scopes import Scope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,7 @@ class Desk:
     limits: Limits
     boot: str
     stirred: asyncio.Event
+    scope: Scope
     told: Callable[[Event], None]
 
     async def commit(self, fn: Callable[[Tx], tuple[Event, ...]]) -> tuple[Event, ...]:

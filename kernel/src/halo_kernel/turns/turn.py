@@ -11,6 +11,7 @@ from ..inbox import Waiting, are_waiting, consume, input_of, next_batch, prepare
 from ..journal import append, read_turn
 from ..log import logger
 from ..models import Answer
+from ..outbox import REASONS, owe_replies, settle
 from ..questions import Asker, Paused, Pending, answers, ask
 from ..records import Answer as Approval
 from ..records import (
@@ -86,7 +87,8 @@ class Turn:
         except Stopped:
             return await self._stopped()
         except Paused as pause:
-            return await self._pause(pause.pending)
+            await self._pause(pause.pending)
+            return None
         except HaloError as error:
             kind = error.kind if isinstance(error, ModelError) else type(error).__name__
             return await self._end("failed", bodies=self._asking.cut("failed"), error=_sentence(error), kind=kind)
@@ -272,6 +274,7 @@ class Turn:
 
         await self._desk.commit(write)
         self.paused = True
+        self._desk.database.notify("questions")
 
     async def _stopped(self) -> TurnResult | None:
         if self.token.reason == "landed":
@@ -306,18 +309,24 @@ class Turn:
     ) -> Callable[[Tx], tuple[Event, ...]]:
         session, turn, model, now = self._session, self.id, self._model, self._desk.clock.now()
         end = TurnEnded(outcome=outcome, error=error, kind=kind, steps=self._steps)
+        root, reply = self._desk.session.info.root, _reply(outcome, self._answer, error)
 
         def write(tx: Tx) -> tuple[Event, ...]:
             tx.execute("DELETE FROM runs WHERE session = ?", (session,))
             tx.execute("DELETE FROM partials WHERE session = ?", (session,))
             tx.execute("UPDATE sessions SET crashes = 0, model = ? WHERE id = ?", (model, session))
             answers = [] if outcome in ("succeeded", "yielded") else open_calls(read_turn(tx, session, turn))
-            return append(tx, session, [*bodies, *answers, end], at=now, turn=turn)
+            events = append(tx, session, [*bodies, *answers, end], at=now, turn=turn)
+            if outcome != "yielded":
+                owe_replies(tx, session, key=turn, text=reply, reason=REASONS[outcome], at=now)
+                settle(tx, root, at=now)
+            return events
 
         return write
 
     def _ended(self, outcome: Outcome, *, error: str = "", kind: str = "") -> TurnResult:
         self._asking.forget()
+        self._desk.database.notify("outbox")
         result = TurnResult(
             session=self._session, turn=self.id, outcome=outcome, text=self._answer, error=error, kind=kind
         )
@@ -334,6 +343,13 @@ def _sentence(error: HaloError) -> str:
 
 def _calls(content: Sequence[Block]) -> list[ToolCall]:
     return [block for block in content if isinstance(block, ToolCall)]
+
+
+def _reply(outcome: Outcome, answer: str, error: str) -> str:
+    """Return what is sent to those who wait for a reply elsewhere."""
+    if outcome == "succeeded":
+        return answer or "(no output)"
+    return f"❌ {error}" if outcome == "failed" else f"The turn was {outcome}."
 
 
 def _title(current: str, inputs: Sequence[InputAdded]) -> str:

@@ -1,0 +1,114 @@
+"""The rows of what is owed, and of the parts that it is sent in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..contracts import Tx
+from ..errors import Conflict, NotFound
+from ..records import Delivery, Owed, PartStatus, Settlement
+
+OPEN = "('pending', 'sending')"
+
+
+def owe(tx: Tx, owed: Owed, *, at: int) -> int:
+    """Plan a delivery in one part and return its number; a key that was seen before gives the first one's.
+
+    Its dispatcher may split the part before it is sent for the first time.
+    """
+    row = tx.one(
+        "INSERT INTO outbox(key, dispatcher, target, debt, reason, session, at, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT(key) DO NOTHING RETURNING id",
+        (owed.key, owed.dispatcher, owed.target, owed.debt, owed.reason, owed.session, at, owed.text),
+    )
+    if row is None:
+        known = tx.one("SELECT id FROM outbox WHERE key = ?", (owed.key,))
+        assert known is not None
+        return int(known[0])
+    tx.execute("INSERT INTO parts(delivery, number, text) VALUES (?, 1, ?)", (row[0], owed.text))
+    return int(row[0])
+
+
+def owe_replies(
+    tx: Tx, session: str, *, key: str, text: str, reason: Settlement, at: int, state: str = "consumed"
+) -> None:
+    """Owe one reply to each route among the session's messages in `state` that have none yet.
+
+    Those of turns that gave way or were cut are among them: the turn that answers for all replies to all.
+    """
+    routes = list(
+        tx.execute(
+            "SELECT DISTINCT route FROM inbox WHERE session = ? AND owed = 1 AND state = ? ORDER BY route",
+            (session, state),
+        )
+    )
+    for (route,) in routes:
+        dispatcher = route.partition(":")[0]
+        reply = Owed(
+            key=f"reply:{key}:{route}",
+            dispatcher=dispatcher,
+            target=route,
+            text=text,
+            debt="reply",
+            reason=reason,
+            session=session,
+        )
+        owe(tx, reply, at=at)
+    if routes:
+        tx.execute("UPDATE inbox SET owed = 0 WHERE session = ? AND owed = 1 AND state = ?", (session, state))
+
+
+def has_unsettled(tx: Tx) -> bool:
+    """Tell whether a part is neither sent nor given up."""
+    return tx.one(f"SELECT 1 FROM parts WHERE state IN {OPEN} LIMIT 1") is not None
+
+
+def listed(tx: Tx, *, session: str | None, unsettled: bool, limit: int) -> Sequence[Delivery]:
+    """Return deliveries, newest first."""
+    found = tx.execute(
+        "SELECT id FROM outbox WHERE session = coalesce(?, session) AND (? = 0 OR EXISTS (SELECT 1 FROM parts WHERE"
+        f" delivery = outbox.id AND state IN {OPEN})) ORDER BY id DESC LIMIT ?",
+        (session, int(unsettled), limit),
+    )
+    return [find(tx, number) for (number,) in list(found)]
+
+
+def find(tx: Tx, number: int) -> Delivery:
+    """Return a delivery with its parts. Raises `NotFound`."""
+    row = tx.one(
+        "SELECT id, key, dispatcher, target, debt, reason, session, at, text FROM outbox WHERE id = ?", (number,)
+    )
+    if row is None:
+        raise NotFound(f"there is no delivery {number}")
+    parts = tx.execute(
+        "SELECT number, state, attempt, not_before, sent_id, error FROM parts WHERE delivery = ? ORDER BY number",
+        (number,),
+    )
+    return Delivery(
+        id=row[0],
+        key=row[1],
+        dispatcher=row[2],
+        target=row[3],
+        debt=row[4],
+        reason=row[5],
+        session=row[6],
+        at=row[7],
+        text=row[8],
+        parts=tuple(
+            PartStatus(number=at, state=state, attempt=attempt, not_before=later, sent_id=sent, error=error)
+            for at, state, attempt, later, sent, error in parts
+        ),
+    )
+
+
+def retry(tx: Tx, number: int) -> Delivery:
+    """Make the failed and uncertain parts of a delivery pending again. Raises `NotFound`, `Conflict`."""
+    find(tx, number)
+    again = tx.one(
+        "UPDATE parts SET state = 'pending', not_before = 0, attempt = 0, error = ''"
+        " WHERE delivery = ? AND state IN ('failed', 'uncertain') RETURNING number",
+        (number,),
+    )
+    if again is None:
+        raise Conflict(f"delivery {number} has no part that failed or is uncertain")
+    return find(tx, number)

@@ -1,0 +1,47 @@
+"""What all workspaces owe, for plugins that owe something themselves and for operators who look."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from .. import outbox
+from ..errors import BadInput
+from ..records import Delivery, Owed
+from ..records.storable import storable_text
+from .seat import Seat
+
+
+class Outbox:
+    """See `contracts.Outbox`. `seat_of` opens a workspace by id."""
+
+    def __init__(self, seat_of: Callable[[str], Awaitable[Seat]]) -> None:
+        self._seat_of = seat_of
+
+    async def owe(self, owed: Owed, *, workspace: str) -> int:
+        """See `contracts.Outbox.owe`."""
+        for field in ("key", "dispatcher", "target", "text"):
+            text = getattr(owed, field)
+            if not text or storable_text(text) != text:
+                raise BadInput(f"{field} must be text without U+0000 and surrogates", field=field)
+        seat = await self._seat_of(workspace)
+        await seat.mark_busy()
+        now = seat.clock.now()
+        number = await seat.database.write(lambda tx: outbox.owe(tx, owed, at=now))
+        seat.database.notify("outbox")
+        return number
+
+    async def list(
+        self, *, workspace: str, session: str | None = None, unsettled: bool = False, limit: int = 100
+    ) -> Sequence[Delivery]:
+        """See `contracts.Outbox.list`."""
+        seat = await self._seat_of(workspace)
+        count = max(1, min(limit, 500))
+        return await seat.database.read(lambda tx: outbox.listed(tx, session=session, unsettled=unsettled, limit=count))
+
+    async def retry(self, delivery: int, *, workspace: str) -> Delivery:
+        """See `contracts.Outbox.retry`."""
+        seat = await self._seat_of(workspace)
+        await seat.mark_busy()
+        found = await seat.database.write(lambda tx: outbox.retry(tx, delivery))
+        seat.database.notify("outbox")
+        return found
