@@ -389,9 +389,14 @@ def test_a_failing_hook_degrades_its_plugin(zoo: Zoo) -> None:
     plugins = loaded(zoo)
     assert settings_of(plugins) == ["good"]
     states = {each.name: (each.state, each.reason) for each in plugins.list()}
+
+    def told(name: str, why: str, line: int) -> tuple[str, str]:
+        place = zoo.folder / f"zoo_halo_{name}" / "__init__.py"
+        return ("degraded", f"plugin '{name}' failed in provide_settings: {why} ({place}:{line})")
+
     assert states["good"] == ("loaded", "")
-    assert states["hangs"] == ("degraded", "plugin 'hangs' failed in provide_settings: it gave no answer within 0.3 s")
-    assert states["raises"] == ("degraded", "plugin 'raises' failed in provide_settings: ValueError: boom")
+    assert states["hangs"] == told("hangs", "it gave no answer within 0.3 s", 3)
+    assert states["raises"] == told("raises", "ValueError: boom", 5)
     assert states["lacks"] == ("degraded", "needs acme_sdk: pip install halo-lacks")
 
 

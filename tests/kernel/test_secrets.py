@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from halo_kernel import BadInput, Secret
-from halo_kernel.secrets import Redactor, default_home, ensure_home, read_secret, read_variable, write_secret
+from halo_kernel.secrets import Redactor, ensure_home, read_secret, read_variable, write_secret
+from halo_kernel.sites import default_home
 
 
 def mode(path: Path) -> int:

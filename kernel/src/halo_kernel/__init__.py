@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from .records import *  # noqa: F403
     from .repair import repair_history as repair_history
     from .runtime import Kernel as Kernel
-    from .secrets import default_home as default_home
     from .secrets import ensure_home as ensure_home
     from .settings import AgentSettings as AgentSettings
     from .settings import EgressSettings as EgressSettings
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from .settings import SessionSettings as SessionSettings
     from .settings import SettingsField as SettingsField
     from .settings import load_kernel_settings as load_kernel_settings
+    from .sites import default_home as default_home
     from .sqlite import is_own_file as is_own_file
 
 __version__ = "0.1.0"
@@ -52,7 +52,7 @@ _HOMES = {
     "presence": ("is_served", "read_presence"),
     "repair": ("repair_history",),
     "runtime": ("Kernel",),
-    "secrets": ("default_home", "ensure_home"),
+    "secrets": ("ensure_home",),
     "settings": (
         "AgentSettings",
         "EgressSettings",
@@ -65,6 +65,7 @@ _HOMES = {
         "SettingsField",
         "load_kernel_settings",
     ),
+    "sites": ("default_home",),
     "sqlite": ("is_own_file",),
 }
 

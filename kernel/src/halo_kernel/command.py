@@ -1,19 +1,23 @@
-"""The command `halo`: its own verb `serve`, and the verbs that plugins add, each imported only when it is called."""
+"""The command `halo`: its own verbs, and those that plugins add, each imported only when it is called."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from . import __version__
 from .errors import BadFile, HaloError
+from .sites import add_sites, default_home, find_distributions, site_folders
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "halo.commands"
+OWN = ("doctor", "plugins", "serve")
 Command = Callable[[Sequence[str]], int]
 
 
@@ -62,22 +66,22 @@ def sentence(error: HaloError) -> str:
     if isinstance(error, BadFile) and error.path not in text:
         text = f"{error.path}:{error.line}: {text}" if error.line else f"{error.path}: {text}"
     if error.advice:
-        text = f"{text.rstrip('.')}. {error.advice[:1].upper()}{error.advice[1:].rstrip()}"
+        end = "" if text.endswith(("?", "!")) else "."
+        text = f"{text.rstrip('.')}{end} {error.advice[:1].upper()}{error.advice[1:].rstrip()}"
     return text if text.endswith((".", "!", "?", "…", ":")) else f"{text}."
 
 
 def _found() -> Mapping[str, list[EntryPoint]]:
-    from importlib.metadata import entry_points
-
     found: dict[str, list[EntryPoint]] = {}
-    for entry in entry_points(group=GROUP):
-        if all(entry.value != other.value for other in found.get(entry.name, [])):
-            found.setdefault(entry.name, []).append(entry)
+    for distribution in find_distributions(GROUP, [*sys.path, *site_folders(default_home(os.environ))]).values():
+        with suppress(Exception):  # metadata that cannot be read: `halo plugins` names it
+            for entry in distribution.entry_points.select(group=GROUP):
+                found.setdefault(entry.name, []).append(entry)
     return found
 
 
 def _help() -> str:
-    names = sorted({"serve", *_found()})
+    names = sorted({*OWN, *_found()})
     return "\n".join(
         [
             "usage: halo COMMAND [OPTION ...]",
@@ -91,15 +95,16 @@ def _help() -> str:
 
 
 def _find(name: str) -> Command:
-    if name == "serve":
-        return serve
+    if name in OWN:
+        own: Command = serve if name == "serve" else getattr(import_module(".verbs", __package__), name)
+        return own
     found = _found()
     entries = found.get(name, [])
     if not entries:
         from .manifests import suggest
 
         raise HaloError(
-            f"there is no command {name!r}{suggest(name, [*found, 'serve'])}", advice="`halo --help` lists them"
+            f"there is no command {name!r}{suggest(name, [*found, *OWN])}", advice="`halo --help` lists them"
         )
     if len(entries) > 1:
         owners = " and ".join(sorted(entry.dist.name if entry.dist else entry.value for entry in entries))
@@ -108,6 +113,7 @@ def _find(name: str) -> Command:
 
 
 def _load(entry: EntryPoint) -> Command:
+    add_sites(default_home(os.environ))
     try:
         command: Command = entry.load()
     except Exception as error:
@@ -123,7 +129,6 @@ def serve(argv: Sequence[str]) -> int:
     import argparse
     from pathlib import Path
 
-    from .secrets import default_home
     from .server import run
 
     parser = argparse.ArgumentParser(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import re
+import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import Distribution, EntryPoint
 from typing import Literal
@@ -19,11 +19,13 @@ from .errors import HaloError, PluginFailed
 from .hooks import in_daemon_thread
 from .log import logger
 from .manifests import Manifest, read_manifest, suggest
+from .sites import find_distributions
 
 GROUP = "halo.plugins"
 IMPORT_BUDGET = 10.0
 Names = Collection[str]
 _NO_MANIFEST = Manifest(kernel="")
+_OURS = os.path.dirname(__file__) + os.sep
 PluginState = Literal["loaded", "degraded", "disabled", "incompatible", "failed", "missing"]
 
 
@@ -33,6 +35,7 @@ class Plugin:
 
     `loaded`; `degraded` (loaded, and a hook of it failed); `disabled` (by a setting or an option); `incompatible`
     (wants another kernel); `failed`; `missing` (asked for, not installed). `entry` loads it, unless this process did.
+    `hooks` are those it implements, `seconds` what its import took.
     """
 
     name: str
@@ -43,6 +46,13 @@ class Plugin:
     advice: str = ""
     manifest: Manifest = _NO_MANIFEST
     entry: EntryPoint | None = None
+    hooks: Sequence[str] = ()
+    seconds: float = 0.0
+
+    @property
+    def capabilities(self) -> Sequence[str]:
+        """What it says that it may reach."""
+        return self.manifest.capabilities
 
     @property
     def pages(self) -> Sequence[str]:
@@ -108,8 +118,10 @@ class Plugins:
         """Show that a loaded plugin has failed in a hook."""
         for at, row in enumerate(self._rows):
             if row.name == failure.plugin and row.state in ("loaded", "degraded"):
+                function = getattr(self.manager.get_plugin(row.name), failure.hook, None)
+                reason = failure.message + _place(failure.__cause__, function)
                 leave = f"if it stays so, start without it: --without {row.name}"
-                reason, advice = _lacking(row, failure.__cause__) or (failure.message, failure.advice or leave)
+                reason, advice = _lacking(row, failure.__cause__) or (reason, failure.advice or leave)
                 self._rows[at] = row.stopped(reason, advice, "degraded")
 
     # before the import
@@ -123,13 +135,8 @@ class Plugins:
 
     def _found(self) -> Sequence[Plugin]:
         """Return the claims of all distributions, of each the copy that comes first on the path."""
-        found: dict[str, Sequence[Plugin]] = {}
-        for distribution in Distribution.discover(path=list(sys.path if self._path is None else self._path)):
-            with suppress(Exception):  # a folder that only looks like a distribution
-                if GROUP in (distribution.read_text("entry_points.txt") or ""):
-                    name = re.sub(r"[-_.]+", "-", distribution.name).lower()
-                    found.setdefault(name, _claims(distribution))
-        return [each for name in sorted(found) for each in found[name]]
+        found = find_distributions(GROUP, sys.path if self._path is None else self._path)
+        return [each for name in sorted(found) for each in _claims(found[name])]
 
     # import, check, register
 
@@ -146,6 +153,7 @@ class Plugins:
             except BaseException as error:
                 return None, error
 
+        began = time.perf_counter()
         try:
             module, error = in_daemon_thread(f"import {entry.module}", attempt).result(self._budget)
         except TimeoutError:
@@ -154,19 +162,18 @@ class Plugins:
         if error is not None:
             self._log.debug("import failed", plugin=plugin.name, exc_info=error)
             return plugin.stopped(*(_lacking(plugin, error) or _import_failure(plugin, error)))
-        return self._registered(plugin, module)
+        return self._registered(replace(plugin, seconds=time.perf_counter() - began), module)
 
     def _registered(self, plugin: Plugin, module: object) -> Plugin:
         try:
             for function, fault in self._faults(module, plugin.manifest.optional_hooks):
-                code = getattr(inspect.unwrap(function), "__code__", None)
-                place = f"{code.co_filename}:{code.co_firstlineno}: " if code else ""
                 advice = f"if it needs a newer kernel than {__version__}: pip install --upgrade halo-kernel"
-                return plugin.stopped(f"{place}{fault}", advice)
+                return plugin.stopped(fault + _place(None, function), advice)
             self.manager.register(module, name=plugin.name)
+            callers = self.manager.get_hookcallers(module) or ()
         except Exception as error:
             return plugin.stopped(f"it cannot be registered: {error}")
-        return plugin
+        return replace(plugin, hooks=sorted(caller.name for caller in callers))
 
     def _faults(self, module: object, optional: Names) -> Iterator[tuple[Callable[..., object], str]]:
         """Yield the implementations that no specification allows, and why."""
@@ -188,10 +195,11 @@ class Plugins:
         self._rows.append(plugin)
         if plugin.state in ("loaded", "disabled"):
             return
-        message, facts = f"plugin '{plugin.name}' was not loaded: {plugin.reason}", {"advice": plugin.advice}
-        self._log.error(message, plugin=plugin.name, state=plugin.state, **facts)
+        message, whose = f"plugin '{plugin.name}' was not loaded: {plugin.reason}", {"plugin": plugin.name}
+        facts = {"state": plugin.state, "distribution": plugin.distribution, "version": plugin.version}
+        self._log.error(message, **whose, **facts, advice=plugin.advice)
         if strict:
-            raise PluginFailed(message, plugin=plugin.name, hook="load", **facts)
+            raise PluginFailed(message, **whose, hook="load", advice=plugin.advice)
 
 
 def _refused(
@@ -250,9 +258,7 @@ def _without_clashes(found: Sequence[Plugin], what: str, claims: Callable[[Plugi
 
 
 def _import_failure(plugin: Plugin, error: BaseException) -> tuple[str, str]:
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    reason = f"its import failed: {type(error).__name__}: {error}{place}"
+    reason = f"its import failed: {type(error).__name__}: {error}{_place(error)}"
     return reason, f"install {plugin.distribution} again, or start without it: --without {plugin.name}"
 
 
@@ -263,6 +269,15 @@ def _lacking(plugin: Plugin, error: BaseException | None) -> tuple[str, str] | N
         return None
     command = f"pip install {plugin.distribution}"
     return f"needs {error.name}: {command}", command
+
+
+def _place(error: BaseException | None, function: object = None) -> str:
+    """Return where others' code raised an error, ` (<file>:<line>)`, else where a function is written, else nothing."""
+    frames = traceback.extract_tb(error.__traceback__) if error else ()
+    places = [(each.filename, each.lineno) for each in frames if not each.filename.startswith(_OURS)]
+    if not places and (code := getattr(inspect.unwrap(function) if callable(function) else None, "__code__", None)):
+        places = [(code.co_filename, code.co_firstlineno)]
+    return f" ({places[-1][0]}:{places[-1][1]})" if places else ""
 
 
 def _misfit(function: Callable[..., object], spec: Callable[..., object]) -> str:

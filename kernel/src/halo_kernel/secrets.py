@@ -19,12 +19,6 @@ PRIVATE_FILE = 0o600
 SHORTEST_HIDDEN = 8
 
 
-def default_home(env: Mapping[str, str]) -> Path:
-    """Return the home that `HALO_HOME` names, else `~/.halo`, as an absolute path."""
-    named = env.get("HALO_HOME", "").strip()
-    return Path(named).expanduser().absolute() if named else Path.home() / ".halo"
-
-
 def ensure_home(home: Path) -> Path:
     """Make `global/`, `global/logs/` and `secrets/` in a home and return it; all new ones are for their owner alone.
 

@@ -13,7 +13,7 @@ import msgspec
 
 from ..errors import Stopping
 from ..presence import Presence, is_served, read_presence
-from ..secrets import default_home
+from ..sites import default_home
 from .wire import gone, read, read_events, rebuild, send
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 from msgspec import Struct, convert
 
 from ..credentials import LINK_LIFE
+from ..doctor import examine
 from ..errors import BadInput, Conflict, NotFound, PluginFailed, Unauthorized
 from ..log import logger
-from ..records import OPERATOR, Exchange, Offer, Principal, Reply, Route
+from ..records import OPERATOR, Exchange, HealthCheck, Offer, Principal, Reply, Route
 from ..settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -27,13 +28,17 @@ _LOCAL_PATH = re.compile(r"/(?![/\\])[^\x00-\x1f\\]*")
 
 
 class PluginStatus(Struct, frozen=True, kw_only=True):
-    """A plugin as lists show it."""
+    """A plugin as lists show it. `seconds` is what its import took."""
 
     name: str
+    distribution: str
     version: str
     state: str
     reason: str
     advice: str
+    hooks: tuple[str, ...]
+    capabilities: tuple[str, ...]
+    seconds: float
 
 
 class ServerStatus(Struct, frozen=True, kw_only=True):
@@ -56,6 +61,13 @@ class Health(Struct, frozen=True, kw_only=True):
     version: str
     pid: int
     uptime: float
+
+
+class Diagnosis(Struct, frozen=True, kw_only=True):
+    """All that was looked at."""
+
+    ok: bool
+    checks: tuple[HealthCheck, ...]
 
 
 class ModelsStatus(Struct, frozen=True, kw_only=True):
@@ -114,6 +126,7 @@ class System:
             ),
             get(path="/api/health", handler=self.health, summary="Tell that it answers", reply=Health, auth="public"),
             get(path="/api/server", handler=self.server, summary="Describe the server", reply=ServerStatus),
+            get(path="/api/doctor", handler=self.doctor, summary="Say what is well and what not", reply=Diagnosis),
             post(path="/api/server/stop", handler=self.stop, summary="Stop the server", reply=Stopped),
             get(path="/api/models", handler=self.models, summary="List models and the choice", reply=ModelsStatus),
             get(path="/api/openapi.json", handler=self.openapi, summary="Describe all routes"),
@@ -137,6 +150,11 @@ class System:
             embedded=mine.is_private,
             plugins=tuple(convert(plugin, PluginStatus, from_attributes=True) for plugin in plugins),
         )
+
+    async def doctor(self, exchange: Exchange) -> Diagnosis:
+        """Look at the home, the kernel and its plugins."""
+        checks = await examine(self.kernel)
+        return Diagnosis(ok=all(check.ok for check in checks), checks=tuple(checks))
 
     async def stop(self, exchange: Exchange) -> Stopped:
         """Begin to stop."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterable, Sequence
 
-from halo_kernel import Host, Section, Session, Tool, WorkspaceInfo, hook
+from halo_kernel import HealthCheck, Host, Section, Session, Tool, WorkspaceInfo, hook
 
 from .settings import ToolSettings
 
-__all__ = ["ToolSettings", "provide_settings", "provide_tools", "runtime_stopping", "workspace_opened"]
+__all__ = ["ToolSettings", "provide_settings", "provide_tools", "report_health", "runtime_stopping", "workspace_opened"]
 
 _hosts: dict[str, Host] = {}
 
@@ -40,6 +41,20 @@ def _probe() -> str:
     from .jail import sandbox
 
     return sandbox.probe()
+
+
+@hook
+async def report_health() -> Iterable[HealthCheck]:
+    """Say how far commands below full access are confined here."""
+    from .jail import sandbox
+
+    reason = await sandbox.reason()
+    if not reason:
+        text = "shell commands below full access run in bubblewrap"
+        return [HealthCheck(name="sandbox", ok=True, text=text)]
+    text, linux = f"no shell below full access: {reason}", sys.platform.startswith("linux")
+    advice = "install bubblewrap (the program bwrap), and let users make user namespaces" if linux else ""
+    return [HealthCheck(name="sandbox", ok=not linux, text=text, advice=advice)]
 
 
 @hook

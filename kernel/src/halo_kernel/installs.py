@@ -1,0 +1,182 @@
+"""Changing the set of distributions in `HALO_HOME/plugins`: a new set is laid out beside the former one and tried.
+
+It counts from the moment when the file that names the sets is replaced. What ends a change before that, an error,
+Ctrl-C or a crash, leaves the former set, which is kept for a way back. No path is stored, so a home may be moved.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.metadata import Distribution
+from importlib.util import find_spec
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from .errors import BadInput, Conflict, HaloError, NotFound
+from .plugins import GROUP
+from .presence import is_served
+from .secrets import ensure_home, locked, write_secret
+from .sites import FOLDER, POINTER, find_distributions, normal_name, read_sets, site_folders
+
+TRY_SECONDS = 120.0
+_FROZEN = bool(getattr(sys, "frozen", False))
+_STAYS = "the plugins stay as they were: "
+
+
+def install(home: Path, words: Sequence[str]) -> Sequence[str]:
+    """Add or update what `words` name, distributions, wheels or project folders; return what was laid out for that.
+
+    What the environment has stays as it is, and what does not fit to it is refused. Raises `HaloError`, after the
+    words of pip or uv on stderr.
+    """
+    with _new_set(home) as new, laid_out(home, words, parent=new) as folder:
+        fresh = _versions([folder])
+        if twice := fresh.keys() & _environment(home).keys():
+            raise Conflict(_STAYS + f"the environment has {' '.join(twice)}, and comes first", advice="use pip there")
+        _take_out(fresh, new)
+        shutil.copytree(folder, new, dirs_exist_ok=True)
+        _try_out(fresh, new)
+    return [f"{name} {version}" for name, version in fresh.items()]
+
+
+def remove(home: Path, names: Sequence[str]) -> None:
+    """Take out distributions that were installed here. Raises `NotFound`, and `Conflict` when others need them."""
+    with _new_set(home) as new:
+        for name in names:
+            if normal_name(name) not in _versions([str(new)]):
+                advice = f"`pip uninstall {name}` takes it out of the environment, if it is there"
+                raise NotFound(f"{_STAYS}`halo plugins` has installed no {name}", advice=advice)
+            _take_out([normal_name(name)], new)
+
+
+def roll_back(home: Path) -> Sequence[str]:
+    """Let the former set count again, and this one be the former; return what is in it. Raises `NotFound`."""
+    folder = home / FOLDER
+    now, former = read_sets(folder)
+    if now == former:
+        raise NotFound("there is no former set of plugins to go back to")
+    with locked(folder / POINTER):
+        write_secret(folder / POINTER, f"{former} {now}\n")
+    return [f"{name} {version}" for name, version in _versions([str(folder / str(former))]).items()]
+
+
+@contextmanager
+def laid_out(home: Path, words: Sequence[str], *, parent: Path | None = None) -> Generator[str]:
+    """Lay out what `words` name, and what that needs beside the environment, in a folder that ends with the context.
+
+    Raises `HaloError` when pip or uv fails, `BadInput` when there is no plugin in it.
+    """
+    environment, command = _environment(home), _installer(words)
+    with tempfile.TemporaryDirectory(dir=parent, prefix=".") as room:
+        fixed, folder = Path(room, "constraints.txt"), Path(room, "site")
+        fixed.write_text("".join(f"{name}=={version}\n" for name, version in environment.items()), encoding="utf-8")
+        told = _run([*command, "--dry-run", "--constraint", str(fixed), *words])
+        pins = re.findall(r"^ \+ (\S+)==(\S+)", told, re.MULTILINE)  # uv's words; pip's are `Would install a-1 b-2`
+        for line in re.findall(r"^Would install (.+)", told, re.MULTILINE):
+            pins += [each.rpartition("-")[::2] for each in line.split() if "-" in each]
+        exact = [f"{name}=={version}" for name, version in pins if normal_name(name) not in environment]
+        _run([*command, "--no-deps", "--target", str(folder), *words, *exact])
+        shutil.rmtree(folder / "bin", ignore_errors=True)  # this, and the next, would hold absolute paths
+        for origin in folder.glob("*.dist-info/direct_url.json"):
+            origin.unlink()
+        if not find_distributions(GROUP, [str(folder)]):
+            raise BadInput(f"there is no plugin in {' '.join(words)}", advice="Halo's own are named halo-…")
+        yield str(folder)
+
+
+def _environment(home: Path) -> Mapping[str, str]:
+    """Return the versions of the distributions of the environment, which come before those of a home."""
+    return _versions([each for each in sys.path if each not in site_folders(home)])
+
+
+def _versions(path: Sequence[str]) -> Mapping[str, str]:
+    found = [(normal_name(each.name), each.version) for each in Distribution.discover(path=list(path))]
+    return dict(reversed(found))  # of two copies the first counts
+
+
+def _installer(words: Sequence[str]) -> Sequence[str]:
+    """Return the command that installs: this interpreter's pip, else uv, which must look at a folder anew."""
+    if find_spec("pip") is not None and not _FROZEN:
+        return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
+    uv = shutil.which("uv")
+    if uv is None:
+        raise HaloError("there is neither pip nor uv here", advice="install uv, then repeat this")
+    python = ["--python-version", "{}.{}".format(*sys.version_info)] if _FROZEN else ["--python", sys.executable]
+    return [uv, "pip", "install", *python, *(["--refresh"] if any(map(os.path.isdir, words)) else [])]
+
+
+def _run(command: Sequence[str]) -> str:
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        print(done.stdout, done.stderr, sep="", file=sys.stderr)
+        raise HaloError(f"{_STAYS}the reason is above")
+    return done.stdout + done.stderr
+
+
+def _try_out(fresh: Collection[str], new: Path) -> None:
+    """Load the plugins of a set in a process of its own. Raises `HaloError` when one of `fresh` does not load."""
+    command = [sys.executable, *(() if _FROZEN else ("-m", "halo_kernel")), "plugins", "check", "--json", str(new)]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRY_SECONDS)
+        found: list[dict[str, str]] = json.loads(done.stdout)
+    except (subprocess.TimeoutExpired, ValueError) as error:
+        raise HaloError(f"{_STAYS}a plugin hung, or ended the process that loaded it") from error
+    for each in found:
+        if each["rule"] == "fault" and each["distribution"] in fresh:
+            raise HaloError(f"{_STAYS}{each['distribution']}: {each['message']}")
+
+
+@contextmanager
+def _new_set(home: Path) -> Generator[Path]:
+    """Yield a copy of the set that counts, to be changed; it counts when the context ends well."""
+    folder = ensure_home(home) / FOLDER
+    folder.mkdir(exist_ok=True)
+    with locked(folder / POINTER):
+        now, former = read_sets(folder)
+        present = {int(each.name) for each in folder.iterdir() if each.name.isdecimal()}
+        new = folder / str(max(now, former, *present) + 1)
+        try:
+            new.mkdir()
+            if now in present:
+                shutil.copytree(folder / str(now), new, dirs_exist_ok=True)
+            yield new
+            _refuse_gaps(new, {**_versions([str(new)]), **_environment(home)})
+            if hasattr(os, "sync"):
+                os.sync()  # what is named must be there after a power cut
+            write_secret(folder / POINTER, f"{new.name} {now}\n")
+        finally:
+            kept = {*read_sets(folder), *(present if is_served(home) else ())}  # a server may import from an older one
+            for each in {*present, int(new.name)} - kept:
+                shutil.rmtree(folder / str(each), ignore_errors=True)
+
+
+def _refuse_gaps(new: Path, present: Mapping[str, str]) -> None:
+    """Raise `Conflict` when a distribution of a set does not find what it needs."""
+    for each in Distribution.discover(path=[str(new)]):
+        for wanted in map(Requirement, each.requires or ()):
+            found = present.get(normal_name(wanted.name), "")
+            applies = wanted.marker is None or wanted.marker.evaluate({"extra": ""})
+            if applies and not (found and wanted.specifier.contains(found, prereleases=True)):
+                raise Conflict(f"{_STAYS}{each.name} {each.version} needs {wanted}, and there is {found or 'none'}")
+
+
+def _take_out(names: Collection[str], folder: Path) -> None:
+    """Delete the files of distributions, and the folders that this leaves empty."""
+    for distribution in Distribution.discover(path=[str(folder)]):
+        files = (distribution.files or ()) if normal_name(distribution.name) in names else ()
+        for path in [Path(os.path.normpath(folder / each)) for each in files]:
+            if folder in path.parents:
+                path.unlink(missing_ok=True)
+                shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)
+                with suppress(OSError):  # another file is in it still
+                    for parent in path.relative_to(folder).parents[:-1]:
+                        (folder / parent).rmdir()

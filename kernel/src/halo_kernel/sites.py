@@ -1,0 +1,59 @@
+"""Where distributions are looked for: in the environment, then in a home. Needs nothing but the standard library.
+
+`HALO_HOME/plugins` is a site directory, after the set in it that `halo plugins` keeps, `plugins/<n>`. The file
+`plugins/current` holds the numbers of the set that counts and of the former one; 0 is the empty set.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import Distribution
+from pathlib import Path
+
+FOLDER = "plugins"
+POINTER = "current"
+
+
+def default_home(env: Mapping[str, str]) -> Path:
+    """Return the home that `HALO_HOME` names, else `~/.halo`, as an absolute path."""
+    named = env.get("HALO_HOME", "").strip()
+    return Path(named).expanduser().absolute() if named else Path.home() / ".halo"
+
+
+def read_sets(folder: Path) -> tuple[int, int]:
+    """Return the numbers of the set that counts and of the former one."""
+    try:
+        now, former = (folder / POINTER).read_text(encoding="ascii").split()
+        return int(now), int(former)
+    except (OSError, ValueError):
+        return 0, 0
+
+
+def site_folders(home: Path) -> Sequence[str]:
+    """Return the folders of a home that come after those of the environment."""
+    folder = home / FOLDER
+    return [path for path in (str(folder / str(read_sets(folder)[0])), str(folder)) if os.path.isdir(path)]
+
+
+def add_sites(home: Path) -> None:
+    """Let this process import what is installed in a home, where the environment has nothing of that name."""
+    sys.path += [path for path in site_folders(home) if path not in sys.path]
+
+
+def find_distributions(group: str, path: Sequence[str]) -> Mapping[str, Distribution]:
+    """Return the distributions with entry points of a group by normal name: of each the copy that comes first."""
+    found: dict[str, Distribution] = {}
+    for distribution in Distribution.discover(path=list(path)):
+        with suppress(Exception):  # a folder that only looks like a distribution
+            if group in (distribution.read_text("entry_points.txt") or ""):
+                found.setdefault(normal_name(distribution.name), distribution)
+    return found
+
+
+def normal_name(distribution: str) -> str:
+    """Return the one spelling of a distribution's name that compares (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()

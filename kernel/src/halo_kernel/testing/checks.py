@@ -1,0 +1,92 @@
+"""Judging a plugin before anybody relies on it: what it declares, what it imports, whether it loads."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, packages_distributions
+from importlib.util import find_spec
+from pathlib import Path
+
+from msgspec import Struct
+from packaging.requirements import Requirement
+
+from ..plugins import Plugin
+from ..sites import normal_name
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """What was found. A plugin with `faults` does not work; its author mends `remarks`. `seconds`: its import's."""
+
+    name: str
+    distribution: str
+    version: str
+    faults: tuple[str, ...]
+    remarks: tuple[str, ...]
+    hooks: tuple[str, ...]
+    capabilities: tuple[str, ...]
+    seconds: float
+
+
+def judge(plugin: Plugin) -> Verdict:
+    """Return what is wrong with a plugin of this process, after it was loaded."""
+    owner = plugin.entry.dist if plugin.entry else None
+    faults = [] if plugin.state == "loaded" else [plugin.reason]
+    return Verdict(
+        name=plugin.name,
+        distribution=plugin.distribution,
+        version=plugin.version,
+        faults=(*faults, *(_unmet(owner, set()) if owner else ())),
+        remarks=(*plugin.manifest.unknown, *(_strange_imports(plugin, owner) if owner else ())),
+        hooks=tuple(plugin.hooks),
+        capabilities=tuple(plugin.capabilities),
+        seconds=plugin.seconds,
+    )
+
+
+def _unmet(owner: Distribution, seen: set[str]) -> Iterator[str]:
+    """Yield what a distribution, or one that it needs, asks for and does not find."""
+    for wanted in map(Requirement, owner.requires or ()):
+        name = normal_name(wanted.name)
+        if name in seen or (wanted.marker and not wanted.marker.evaluate({"extra": ""})):
+            continue
+        seen.add(name)
+        try:
+            found = distribution(wanted.name)
+        except PackageNotFoundError:
+            yield f"{owner.name} needs {wanted}, which is not installed"
+            continue
+        if not wanted.specifier.contains(found.version, prereleases=True):
+            yield f"{owner.name} {owner.version} needs {wanted}, and {found.version} is installed"
+        yield from _unmet(found, seen)
+
+
+def _strange_imports(plugin: Plugin, owner: Distribution) -> Iterator[str]:
+    """Yield the imports of a plugin's modules that break a rule, with file and line."""
+    package = plugin.entry.module.partition(".")[0] if plugin.entry else ""
+    spec = find_spec(package)
+    declared = {normal_name(Requirement(each).name) for each in owner.requires or ()} | {normal_name(owner.name)}
+    owners = packages_distributions()
+    for folder in (spec and spec.submodule_search_locations) or ():
+        for path in sorted(Path(folder).rglob("*.py")):
+            for line, name in _imports(path):
+                top = name.partition(".")[0]
+                sources = {normal_name(each) for each in (*owners.get(top, ()), top)}
+                if top == package and plugin.manifest.reload == "live":
+                    yield f"{path}:{line}: imports {name} by its full name; a plugin imports its own modules relatively"
+                elif top == "halo_kernel" and name != top:
+                    yield f"{path}:{line}: imports {name}; what is public are the names of halo_kernel itself"
+                elif top not in (package, *sys.stdlib_module_names) and not sources & declared:
+                    yield f"{path}:{line}: imports {top}, which {owner.name} does not declare"
+
+
+def _imports(path: Path) -> Sequence[tuple[int, str]]:
+    """Return line and dotted name of every absolute import of a file; of one that is no Python, nothing."""
+    try:
+        nodes = list(ast.walk(ast.parse(path.read_bytes())))
+    except (SyntaxError, ValueError):
+        return []
+    names = [(node.lineno, each.name) for node in nodes if isinstance(node, ast.Import) for each in node.names]
+    froms = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0]
+    return sorted([*names, *((node.lineno, node.module or "") for node in froms)])

@@ -1,0 +1,178 @@
+"""The kernel's own verbs `plugins` and `doctor`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from msgspec import convert, to_builtins
+
+from .client import Client, connect
+from .command import wanted_plugins
+from .doctor import examine_home, failed
+from .errors import NotFound, Stopping
+from .hooks import in_daemon_thread
+from .installs import install, laid_out, remove, roll_back
+from .manifests import suggest
+from .plugins import Plugins
+from .presence import is_served
+from .records import HealthCheck
+from .settings import PluginSettings, load_kernel_settings
+from .sites import add_sites, default_home, normal_name
+
+PATIENCE = 30.0
+_NAMED = ("enable", "disable", "install", "remove")
+
+
+def doctor(argv: Sequence[str]) -> int:
+    """Look at the home, its server and its plugins; exit code 1 when something is not well."""
+    parser = argparse.ArgumentParser(prog="halo doctor", description="Say what is well and what is not.")
+    options = _parsed(parser, argv)
+    checks = _examined(default_home(os.environ))
+    well = all(check.ok for check in checks)
+    if options.json:
+        _print_json({"ok": well, "checks": to_builtins(checks)})
+    for check in () if options.json else checks:
+        todo = f"\n     what to do: {check.advice}" if check.advice else ""
+        print(f"{'ok  ' if check.ok else 'BAD '} {check.name}: {check.text}{todo}")
+    return 0 if well else 1
+
+
+def _examined(home: Path) -> Sequence[HealthCheck]:
+    """Return what the server of this home finds, else a kernel of our own, else what can be found without one."""
+    try:
+        with connect(home, only=wanted_plugins(os.environ)) as client:
+            answer = in_daemon_thread("doctor", lambda: _asked(client)).result(PATIENCE)
+        if not isinstance(answer, Exception):
+            return convert(answer["checks"], list[HealthCheck])
+        error = answer
+    except TimeoutError:
+        error = Stopping("the server does not answer", advice="`halo stop --force` ends it")
+    except Exception as raised:
+        error = raised
+    return [*examine_home(home), failed("kernel", error)]
+
+
+def _asked(client: Client) -> Any:
+    try:
+        return client.get("/api/doctor")
+    except Exception as error:
+        return error
+
+
+def plugins(argv: Sequence[str]) -> int:
+    """List plugins, check them, change which are there; exit code 1 when a check finds something."""
+    parser = argparse.ArgumentParser(prog="halo plugins", description="List plugins, check them, change them.")
+    verbs = ("list", "check", "rollback", *_NAMED)
+    parser.add_argument("verb", nargs="?", choices=verbs, default="list", help="what to do (default: list)")
+    what = "plugins; to install or check, distributions, wheels and folders too"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=what)
+    options = _parsed(parser, argv)
+    home, verb, names = default_home(os.environ), str(options.verb), list[str](options.names)
+    if verb in _NAMED and not names:
+        parser.error(f"{verb} needs a NAME")
+    if verb not in ("list", "check"):
+        for line in _changed(home, verb, names):
+            print(line, flush=True)
+        return 0
+    rows = _listed(home, names) if verb == "list" else _faults(home, names)
+    if options.json:
+        _print_json(rows)
+    else:
+        print("\n".join(map(_row if verb == "list" else _fault, rows)) or "Nothing is wrong.")
+    return 1 if verb == "check" and rows else 0
+
+
+def _parsed(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_intermixed_args(list(argv))
+    logging.disable()  # what a log would tell is in the answer
+    return options
+
+
+def _print_json(value: object) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def _listed(home: Path, names: Sequence[str]) -> Sequence[dict[str, Any]]:
+    with connect(home, only=wanted_plugins(os.environ)) as client:
+        rows: list[dict[str, Any]] = client.get("/api/server")["plugins"]
+    _refuse_unknown(names, [row["name"] for row in rows])
+    return [row for row in rows if row["name"] in (names or row["name"])]
+
+
+def _row(row: dict[str, Any]) -> str:
+    took = f", imported in {row['seconds']:.2f} s" if row["seconds"] else ""
+    facts = [f"{what}: {', '.join(row[what])}" for what in ("hooks", "capabilities") if row[what]]
+    todo = f"what to do: {row['advice']}" if row["advice"] else ""
+    head = f"{row['name']}: {row['state']} ({row['distribution']} {row['version']}{took})"
+    return "\n  ".join(filter(None, (head, row["reason"], todo, *facts)))
+
+
+def _faults(home: Path, names: Sequence[str]) -> Sequence[dict[str, str]]:
+    """Return what is wrong with plugins: by name, in a wheel or project, or in a folder of distributions; else all."""
+    from .testing.check import check_plugin  # the rules for authors are the kit's
+
+    paths = [name for name in names if os.sep in name]
+    with ExitStack() as stack, redirect_stdout(sys.stderr):  # what a plugin prints is no answer
+        for name in paths:
+            is_set = os.path.isdir(name) and not {"pyproject.toml", "setup.py"} & {*os.listdir(name)}
+            sys.path.insert(0, os.path.abspath(name) if is_set else stack.enter_context(laid_out(home, [name])))
+        add_sites(home)
+        every = Plugins().discover()
+        _refuse_unknown([name for name in names if name not in paths], [each.name for each in every])
+        inside = {each.name for each in Plugins(path=sys.path[: len(paths)]).discover()} if paths else set[str]()
+        return [
+            {"plugin": each.name, "distribution": normal_name(each.distribution), **vars(finding)}
+            for each in every
+            if not names or each.name in {*names, *inside}
+            for finding in check_plugin(each.entry.module if each.entry else each.distribution)
+        ]
+
+
+def _fault(finding: dict[str, str]) -> str:
+    return f"{finding['plugin']}: {finding['message']} ({finding['rule']})"
+
+
+def _changed(home: Path, verb: str, names: Sequence[str]) -> Iterator[str]:
+    """Do what changes the plugins of a home, and yield what to say of it."""
+    add_sites(home)
+    known = {each.name: each for each in Plugins().discover()}
+    if verb == "install":
+        yield f"Installing {', '.join(names)}, and trying it in a process of its own …"
+        yield f"Installed: {', '.join(install(home, names))}. `halo plugins rollback` goes back."
+        for each in Plugins().discover():
+            if new := {*each.capabilities} - {*(known[each.name].capabilities if each.name in known else ())}:
+                yield f"{each.name} says that it may reach what it did not before: {', '.join(sorted(new))}."
+    elif verb == "rollback":
+        yield f"The former set counts again: {', '.join(roll_back(home)) or 'nothing'}. Once more undoes this."
+    elif verb == "remove":
+        remove(home, [known[name].distribution if name in known else name for name in names])
+        yield f"Removed: {', '.join(names)}. `halo plugins rollback` goes back."
+    else:
+        _refuse_unknown(names, list(known))
+        _switch(home, {*names}, on=verb == "enable")
+        yield f"{', '.join(names)}: {verb}d."
+    restart = "Restart the server to use it: `halo stop`, then start it."
+    yield restart if is_served(home) else "This counts from the next start on."
+
+
+def _switch(home: Path, names: set[str], *, on: bool) -> None:
+    settings = load_kernel_settings(home, os.environ)
+    now = settings.of(PluginSettings)
+    disabled = {*now.disabled} - names if on else {*now.disabled, *names}
+    enabled = {*now.enabled, *(names if now.require_enable else ())} if on else {*now.enabled} - names
+    settings.write({"plugins.enabled": sorted(enabled) or None, "plugins.disabled": sorted(disabled) or None})
+
+
+def _refuse_unknown(names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise NotFound(f"there is no plugin {name}{suggest(name, known)}", advice="`halo plugins` lists them")
