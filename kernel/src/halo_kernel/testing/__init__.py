@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .anthropic_server import ScriptedAnthropic as ScriptedAnthropic
     from .blocking import LIMIT as LIMIT
     from .blocking import Block as Block
     from .blocking import LoopWatch as LoopWatch
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from .model import ScriptedModel as ScriptedModel
     from .model import Step as Step
     from .model_contract import ModelContract as ModelContract
+    from .openai_server import ScriptedOpenAI as ScriptedOpenAI
+    from .scripts import Script as Script
+    from .scripts import ScriptedCall as ScriptedCall
     from .servers import Front as Front
     from .servers import front as front
     from .servers import listening as listening
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     from .workbench import Workbench as Workbench
 
 _HOMES = {
+    "anthropic_server": ("ScriptedAnthropic",),
     "blocking": ("LIMIT", "Block", "LoopWatch"),
     "check": ("Finding", "assert_plugin_ok", "check_plugin"),
     "clock": ("VirtualClock",),
@@ -56,6 +61,8 @@ _HOMES = {
     "leaks": ("KINDS", "Kind", "LeakGuard"),
     "model": ("Answer", "Calls", "Fail", "Hang", "Pieces", "ScriptedModel", "Step"),
     "model_contract": ("ModelContract",),
+    "openai_server": ("ScriptedOpenAI",),
+    "scripts": ("Script", "ScriptedCall"),
     "servers": ("Front", "front", "listening"),
     "sessions": ("a_session", "journal", "until"),
     "tool": ("NoteTool",),
