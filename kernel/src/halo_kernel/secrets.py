@@ -19,6 +19,12 @@ PRIVATE_FILE = 0o600
 SHORTEST_HIDDEN = 8
 
 
+def default_home(env: Mapping[str, str]) -> Path:
+    """Return the home that `HALO_HOME` names, else `~/.halo`, as an absolute path."""
+    named = env.get("HALO_HOME", "").strip()
+    return Path(named).expanduser().absolute() if named else Path.home() / ".halo"
+
+
 def ensure_home(home: Path) -> Path:
     """Make `global/`, `global/logs/` and `secrets/` in a home and return it; all new ones are for their owner alone.
 
@@ -46,28 +52,42 @@ def read_secret(path: Path) -> str | None:
 
 
 def write_secret(path: Path, text: str) -> None:
-    """Replace a secret file (0600) at once: a reader, or a crash, sees the old text or the new, never a part.
+    """Replace a secret file (0600) at once; a link stays a link: the file that it points to is replaced."""
+    replace_file(path.resolve(), text.encode(), mode=PRIVATE_FILE)
 
-    A link stays a link: the file that it points to is replaced.
-    """
-    target = path.resolve()
-    descriptor, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+
+def replace_file(path: Path, data: bytes, *, mode: int) -> None:
+    """Write a file durably and at once: a reader, or a crash, sees the old content or the new, never a part."""
+    with replacing(path, mode=mode) as draft:
+        draft.write_bytes(data)
+
+
+@contextmanager
+def replacing(path: Path, *, mode: int) -> Generator[Path]:
+    """Give a new file to write, and put it in the place of `path` once it is on disk; not if anything is raised."""
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with open(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, target)
+        yield Path(draft)
+        os.chmod(draft, mode)
+        os.fsync(descriptor)
+        os.replace(draft, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(draft)
         raise
+    finally:
+        os.close(descriptor)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a power cut, where the system can."""
     if os.name == "posix":
-        folder = os.open(target.parent, os.O_RDONLY)
+        descriptor = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            os.fsync(descriptor)
         finally:
-            os.close(folder)
+            os.close(descriptor)
 
 
 def private(path: str, flags: int) -> int:
@@ -76,13 +96,16 @@ def private(path: str, flags: int) -> int:
 
 
 @contextmanager
-def locked(path: Path) -> Generator[None]:
-    """Keep other processes out of `path` while it is read and written again; a lock file beside it stays."""
+def locked(path: Path, *, shared: bool = False, wait: bool = True) -> Generator[None]:
+    """Keep others, but those who share it too, out of `path` while it is used; a lock file beside it stays.
+
+    Without `wait`, raises `BlockingIOError` when somebody else has it.
+    """
     with open(path.with_name(f".{path.name}.lock"), "a", opener=private) as file:
         with suppress(ImportError):  # Windows
             import fcntl
 
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
         yield
 
 

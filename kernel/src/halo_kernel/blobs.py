@@ -1,0 +1,106 @@
+"""Large values beside the journal: files that are named by their content, and are whole or not there."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import AsyncIterable, Callable, Collection, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from .contracts import Tx
+from .errors import NotFound, StorageUnavailable, WorkspaceUnusable
+from .records import BlobRef
+from .secrets import locked, replace_file, sync_folder
+from .sqlite import is_own_file
+
+KEPT_MS = 24 * 3_600_000
+_PLACES = {"events": "body", "inbox": "text", "outbox": "text", "parts": "text", "plugin_state": "value"}
+_REFERENCE = re.compile(r"blob:([0-9a-f]{64})")
+_FILE = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{64}\..+")  # a blob, or the draft of one
+_LOCK = "blobs"  # puts and backups, in all processes, share it; a collection has it alone
+
+
+def referenced(tx: Tx) -> set[str]:
+    """Return the hashes that a workspace's rows name as `blob:<sha256>`, whatever kind of row or event it is."""
+    found: set[str] = set()
+    for table, column in _PLACES.items():
+        for (text,) in tx.execute(f"SELECT {column} FROM {table} WHERE {column} LIKE '%blob:%'"):
+            found.update(_REFERENCE.findall(text))
+    return found
+
+
+class Blobs:
+    """See `contracts.Blobs`. `folder_of` gives a workspace's path by id."""
+
+    def __init__(self, folder_of: Callable[[str], Path]) -> None:
+        self._folder_of = folder_of
+
+    async def put(self, workspace: str, data: bytes | AsyncIterable[bytes], *, media_type: str) -> BlobRef:
+        """See `contracts.Blobs.put`."""
+        if not isinstance(data, bytes):
+            data = b"".join([chunk async for chunk in data])
+        name = await asyncio.to_thread(_store, self._folder(workspace), data)
+        return BlobRef(uri=f"blob:{name}", size=len(data), media_type=media_type)
+
+    async def get(self, workspace: str, uri: str) -> bytes:
+        """See `contracts.Blobs.get`."""
+        if not _REFERENCE.fullmatch(uri):
+            raise NotFound(f"{uri!r} names no blob")
+        return await asyncio.to_thread(_read, self._folder(workspace) / uri.removeprefix("blob:"))
+
+    @contextmanager
+    def hold(self, workspace: str) -> Generator[None]:
+        """See `contracts.Blobs.hold`."""
+        with locked(self._folder(workspace) / _LOCK, shared=True):
+            yield
+
+    async def collect(self, workspace: str, named: Collection[str], now: int, *, erased: Collection[str] = ()) -> int:
+        """Remove what is not `named` once it is 24 hours old, or at once if it was `erased`; return how many files.
+
+        `named` is what `referenced` found just before, `now` UTC milliseconds. What a backup holds stays.
+        """
+        return await asyncio.to_thread(_collect, self._folder(workspace), named, now - KEPT_MS, erased)
+
+    def _folder(self, workspace: str) -> Path:
+        """Return the folder of a workspace's blobs, made if need be; a link could lead out of the workspace."""
+        folder = self._folder_of(workspace) / ".halo" / "assets"
+        with suppress(OSError):  # whoever needs it says so
+            folder.mkdir(exist_ok=True)
+        if folder.is_symlink():
+            raise WorkspaceUnusable(f"{folder} is a link; it must be a folder")
+        return folder
+
+
+def _store(folder: Path, data: bytes) -> str:
+    """Write a value under its name; one that is there is replaced by itself, so its age starts anew."""
+    name = hashlib.sha256(data).hexdigest()
+    try:
+        with locked(folder / _LOCK, shared=True):
+            replace_file(folder / name, data, mode=0o400)
+        sync_folder(folder.parent)
+    except OSError as error:
+        raise StorageUnavailable(f"{folder} takes nothing: {error.strerror}") from error
+    return name
+
+
+def _read(path: Path) -> bytes:
+    data = b""
+    with suppress(OSError):
+        if path.is_file() and not is_own_file(path):
+            data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != path.name:
+        raise NotFound(f"the blob {path.name} is missing or damaged")
+    return data
+
+
+def _collect(folder: Path, named: Collection[str], oldest: int, erased: Collection[str]) -> int:
+    removed = 0
+    for path in folder.iterdir():
+        if path.name not in named and _FILE.fullmatch(path.name):
+            with suppress(OSError), locked(folder / _LOCK, wait=False):
+                if path.name in erased or path.lstat().st_mtime_ns < oldest * 1_000_000:
+                    path.unlink()
+                    removed += 1
+    return removed
