@@ -15,13 +15,13 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
-from urllib.parse import urlsplit
 
 from .contracts import Address
 from .errors import BadInput, Forbidden
 
 IP = IPv4Address | IPv6Address
 Allowed = tuple[str | IPv4Network | IPv6Network, int]
+LookUp = Callable[[str], Awaitable[Iterable[str]]]
 
 _SPECIAL = (
     "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 "
@@ -34,7 +34,6 @@ _UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")  # how a network without IPv4 reaches it: RFC 6052
 _ENTRY = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]+):(\d{1,5})")
 _NAME = re.compile(r"[^\s\0/\\@\[\]]+")  # a system's look-up ends a name at NUL, where a pattern would not
-_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 
 def parse_allowed(entry: str) -> Allowed:
@@ -55,14 +54,20 @@ def is_public(ip: IP) -> bool:
     return (ip.version == 4 or ip in _UNICAST) and not any(ip in network for network in _CLOSED)
 
 
+async def look_up(host: str) -> Iterable[str]:
+    """Return the addresses that the system knows of a host, in the order to try them."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return [f"{at[0]}%{at[3]}" if len(at) == 4 and at[3] else str(at[0]) for *_, at in found]
+
+
 class Egress:
-    """See `contracts.Egress`. `allow` gives the setting's entries as they are now; `look_up` a host's addresses."""
+    """See `contracts.Egress`. `allow` gives the setting's entries as they are now."""
 
     def __init__(
-        self, allow: Callable[[], Sequence[str]], *, look_up: Callable[[str], Awaitable[Iterable[str]]] | None = None
-    ) -> None:
+        self, allow: Callable[[], Sequence[str]], look_up: Callable[[str], Awaitable[Iterable[str]]] = look_up
+    ):
         self._allow = allow
-        self._look_up = look_up or _look_up
+        self._look_up = look_up
 
     async def resolve(self, host: str, port: int) -> Sequence[Address]:
         """See `contracts.Egress.resolve`."""
@@ -75,27 +80,19 @@ class Egress:
             raise BadInput(f"{host!r} is no host: {error}", field="host") from error
         passed = [Address(host=name, ip=str(ip), port=port) for ip in found if self._may_dial(name, ip, port)]
         if not passed:
-            raise _refusal(name, next(iter(found)), port)
+            ip = next(iter(found))
+            target = f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}"
+            why = f"{name} leads to {ip}, an address of this machine, its network or its cloud, and no public one"
+            raise Forbidden(why, advice=f"to allow it, add {name}, {target} or a network to the setting egress.allow")
         return passed
 
     def _may_dial(self, host: str, ip: IP, port: int) -> bool:
-        name, allowed = host.lower().rstrip("."), map(parse_allowed, self._allow())
+        name, forms = host.lower().rstrip("."), (ip, _translated(ip))
         return is_public(ip) or any(
             only in (0, port)
-            and (fnmatchcase(name, target) if isinstance(target, str) else ip in target or _translated(ip) in target)
-            for target, only in allowed
+            and (fnmatchcase(name, target) if isinstance(target, str) else any(form in target for form in forms))
+            for target, only in map(parse_allowed, self._allow())
         )
-
-    async def check(self, url: str) -> Sequence[Address]:
-        """See `contracts.Egress.check`."""
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
-        except (ValueError, KeyError) as error:
-            raise BadInput(f"{url!r} is no URL of http, https, ws or wss", field="url") from error
-        if not host or re.search(r"[\s\\]", url):  # some parsers end a host at a backslash
-            raise BadInput(f"{url!r} names no host, or holds a space or a backslash", field="url")
-        return await self.resolve(host, port)
 
     def resolver(self) -> Any:
         """See `contracts.Egress.resolver`."""
@@ -115,16 +112,15 @@ class _Resolver:
 
     async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> list[dict[str, Any]]:
         fixed = {"hostname": host, "port": port, "proto": 0, "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV}
-        found = await self._egress.resolve(host, port)
-        return [{**fixed, "host": each.ip, "family": each.family} for each in found if family in (0, each.family)]
+        found = [(each.ip, _family(each.ip)) for each in await self._egress.resolve(host, port)]
+        return [{**fixed, "host": ip, "family": its} for ip, its in found if family in (socket.AF_UNSPEC, its)]
 
     async def close(self) -> None:
         """Nothing to close."""
 
 
-async def _look_up(host: str) -> Iterable[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return [f"{at[0]}%{at[3]}" if len(at) == 4 and at[3] else str(at[0]) for *_, at in found]
+def _family(ip: str) -> int:
+    return socket.AF_INET6 if ":" in ip else socket.AF_INET
 
 
 def _unwrapped(text: str) -> IP:
@@ -136,11 +132,3 @@ def _unwrapped(text: str) -> IP:
 def _translated(ip: IP) -> IP:
     """Return the address that the network's own translator, if it goes through one, makes of it."""
     return IPv4Address(int(ip) & 0xFFFFFFFF) if ip.version == 6 and ip in _NAT64 else ip
-
-
-def _refusal(host: str, ip: IP, port: int) -> Forbidden:
-    target = f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}"
-    return Forbidden(
-        f"{host} leads to {ip}, an address of this machine, its network or its cloud, and no public one",
-        advice=f"to allow it, add {host}, {target} or a network to the setting egress.allow",
-    )
