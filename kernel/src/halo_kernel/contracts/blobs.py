@@ -1,5 +1,7 @@
 """Large values beside the journal."""
 
+# pyright: reportReturnType=false
+# The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
 from collections.abc import AsyncIterable
@@ -21,12 +23,9 @@ class Blobs(Protocol):
 
         Raises `StorageUnavailable`, and nothing is left; `WorkspaceUnusable` when its folder is not one.
         """
-        ...
 
     async def get(self, workspace: str, uri: str) -> bytes:
         """Return the value of `blob:<sha256>`, checked. Raises `NotFound` when it is gone or damaged."""
-        ...
 
     def hold(self, workspace: str) -> AbstractContextManager[None]:
         """Keep every value, in all processes, for as long as the context lasts: a backup copies them."""
-        ...

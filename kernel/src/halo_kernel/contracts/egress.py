@@ -1,5 +1,7 @@
 """The one resolver for connections that a model or a remote names."""
 
+# pyright: reportReturnType=false
+# The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -32,12 +34,9 @@ class Egress(Protocol):
         Only public ones, and those that the setting `egress.allow` lists. Raises `Forbidden` when there are none,
         `BadInput` for what can be no host, `OSError` when the name is not known.
         """
-        ...
 
     def resolver(self) -> Any:
         """Return an `aiohttp.abc.AbstractResolver`, by its shape, for `aiohttp.TCPConnector`."""
-        ...
 
     async def middleware(self, request: Any, handler: Any) -> Any:
         """Check where a request goes, then let it go: an aiohttp client middleware."""
-        ...

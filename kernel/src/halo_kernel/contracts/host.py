@@ -1,5 +1,7 @@
 """What a plugin holds of the server."""
 
+# pyright: reportReturnType=false
+# The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
@@ -31,7 +33,6 @@ class Settings(Protocol):
     @property
     def home(self) -> Path:
         """HALO_HOME."""
-        ...
 
     def of(self, section: type[S], workspace: WorkspaceInfo | None = None) -> S:
         """Return the values of a section's struct as they are now: a file that was changed is read again.
@@ -39,15 +40,12 @@ class Settings(Protocol):
         With `workspace`, its `.halo/settings.yaml` goes before the home's file, for what is not `global_only`. A file
         that is broken meanwhile leaves what counted before. Raises `NotFound` when no plugin provides the section.
         """
-        ...
 
     def fields(self, workspace: WorkspaceInfo | None = None) -> Sequence[SettingsField]:
         """Return every setting with its rule, value and source; a secret as its handle."""
-        ...
 
     def reload(self) -> None:
         """Read the file again, after another process wrote it. Raises `BadFile` and keeps what counted before."""
-        ...
 
     def write(
         self, changes: Mapping[str, object], *, revision: str | None = None, workspace: WorkspaceInfo | None = None
@@ -57,7 +55,6 @@ class Settings(Protocol):
         Raises `Conflict` when the file is not the one of `revision`, `BadInput` for a value that breaks a rule, a
         secret or what is `global_only` in a workspace's file, a keyring that does not take a secret.
         """
-        ...
 
 
 class Secrets(Protocol):
@@ -69,19 +66,15 @@ class Secrets(Protocol):
 
     def get(self, name: str) -> Secret | None:
         """Return a secret, None when there is none. Raises `BadInput` for a keyring that does not give it."""
-        ...
 
     def put(self, name: str, value: str) -> None:
         """Keep a secret durably. Raises `BadInput` for a keyring that does not take it, and keeps the old one."""
-        ...
 
     def delete(self, name: str) -> None:
         """Forget a secret; harmless when there is none."""
-        ...
 
     def known(self) -> Sequence[str]:
         """Return the names, sorted."""
-        ...
 
 
 class Workspaces(Protocol):
@@ -89,23 +82,18 @@ class Workspaces(Protocol):
 
     async def open(self, path: str | Path) -> WorkspaceInfo:
         """Open a directory as a workspace and remember it. Raises `WorkspaceUnusable`."""
-        ...
 
     async def get(self, workspace: str) -> WorkspaceInfo:
         """Return a workspace by id, opening it. Raises `NotFound`, `WorkspaceUnusable`."""
-        ...
 
     async def list(self) -> Sequence[WorkspaceInfo]:
         """Return those that were opened, newest use first."""
-        ...
 
     def agents(self, workspace: WorkspaceInfo) -> Sequence[AgentSpec]:
         """Return the agents that can run here, best default first."""
-        ...
 
     def agent(self, workspace: WorkspaceInfo, name: str | None = None) -> AgentSpec:
         """Return one agent, the default one for None. Raises `NotFound`, `BadFile`."""
-        ...
 
 
 class Sessions(Protocol):
@@ -127,7 +115,6 @@ class Sessions(Protocol):
         A new one's `origin` is what its id begins with, before the first `_`, unless given.
         `directory` re-points it to a part of the workspace ('' or '.': all of it). Raises `Conflict` while it runs.
         """
-        ...
 
     async def create(
         self,
@@ -144,13 +131,11 @@ class Sessions(Protocol):
 
         Raises `NotFound` for an unknown agent or workspace, `BadInput` for a directory that is not in the workspace.
         """
-        ...
 
     async def list(
         self, *, workspace: str, principal: Principal, before: int | None = None, limit: int = 50
     ) -> Sequence[SessionInfo]:
         """Return root sessions, newest first; `before` is the last row's `updated_at`."""
-        ...
 
 
 class Data(Protocol):
@@ -160,7 +145,6 @@ class Data(Protocol):
         self, name: str, scope: DataScope, migrations: Sequence[Migration], *, workspace: str = ""
     ) -> Database:
         """Open a database of one's own."""
-        ...
 
 
 class Host(Protocol):
@@ -169,62 +153,49 @@ class Host(Protocol):
     @property
     def settings(self) -> Settings:
         """Typed settings."""
-        ...
 
     @property
     def log(self) -> FilteringBoundLogger:
         """The plugins' logger."""
-        ...
 
     @property
     def clock(self) -> Clock:
         """Time and random ids."""
-        ...
 
     @property
     def data(self) -> Data:
         """Databases of the plugin's own."""
-        ...
 
     @property
     def workspaces(self) -> Workspaces:
         """The workspaces of this home and their agents."""
-        ...
 
     @property
     def sessions(self) -> Sessions:
         """The sessions of this home."""
-        ...
 
     @property
     def questions(self) -> Questions:
         """What waits for a person."""
-        ...
 
     @property
     def outbox(self) -> Outbox:
         """What is owed to others."""
-        ...
 
     @property
     def blobs(self) -> Blobs:
         """Large values beside the journal."""
-        ...
 
     @property
     def live(self) -> Live:
         """Lossy topics between plugins and pages."""
-        ...
 
     @property
     def egress(self) -> Egress:
         """What checks every outgoing connection that a model or a remote names."""
-        ...
 
     def lookup(self, kind: str, name: str) -> object | None:
         """Return another plugin's object, None when there is none: a `dispatcher` or a `model` provider by its name."""
-        ...
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Run a named background task that ends with the server; a failure is logged by name."""
-        ...

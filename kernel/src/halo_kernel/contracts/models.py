@@ -1,5 +1,7 @@
 """What a model provider and an agent source supply."""
 
+# pyright: reportReturnType=false
+# The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
@@ -15,15 +17,12 @@ class ModelProvider(Protocol):
 
     async def offers(self) -> Sequence[Offer]:
         """Return the models with whether each can answer now, and why. Bounded to a second or two."""
-        ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Yield the answer as it comes: deltas, whole tool calls, usage, then one `Stop`. Raises `ModelError`."""
-        ...
 
     async def close(self) -> None:
         """Give connections back."""
-        ...
 
 
 class AgentSource(Protocol):
@@ -31,8 +30,6 @@ class AgentSource(Protocol):
 
     def find(self, workspace: WorkspaceInfo, agent: str) -> AgentSpec | None:
         """Return the agent, or None. Raises `BadFile` when its definition is broken."""
-        ...
 
     def list(self, workspace: WorkspaceInfo) -> Sequence[AgentSpec]:
         """Return all agents that can be read."""
-        ...

@@ -1,5 +1,7 @@
 """Questions that wait for a person, as whoever shows them holds them."""
 
+# pyright: reportReturnType=false
+# The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -15,7 +17,6 @@ class Questions(Protocol):
         self, *, workspace: str, principal: Principal, session: str | None = None, everything: bool = False
     ) -> Sequence[QuestionInfo]:
         """Return the open questions of the principal's sessions, oldest first; with `everything` settled ones too."""
-        ...
 
     async def answer(
         self, question: int, *, workspace: str, principal: Principal, approved: bool, text: str = ""
@@ -24,4 +25,3 @@ class Questions(Protocol):
 
         Raises `NotFound`, `Forbidden` below the call's level, `Conflict` for a question that is settled or over.
         """
-        ...

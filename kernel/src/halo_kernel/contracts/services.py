@@ -1,5 +1,7 @@
 """What a service supplies."""
 
+# pyright: reportReturnType=false
+# The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
 from typing import Protocol
@@ -12,4 +14,3 @@ class Service(Protocol):
 
     async def run(self) -> None:
         """Work until cancelled, which the end of the server does. What fails is started again, after a growing wait."""
-        ...

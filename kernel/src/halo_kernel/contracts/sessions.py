@@ -1,5 +1,7 @@
 """A session as plugins hold it, its calls, and what a tool supplies."""
 
+# pyright: reportReturnType=false
+# The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
@@ -31,11 +33,9 @@ class Cancel(Protocol):
     @property
     def requested(self) -> bool:
         """Whether a stop was asked for."""
-        ...
 
     async def wait(self) -> None:
         """Return when a stop is asked for."""
-        ...
 
 
 class Call(Protocol):
@@ -44,63 +44,51 @@ class Call(Protocol):
     @property
     def id(self) -> str:
         """The call's id."""
-        ...
 
     @property
     def tool(self) -> ToolSpec:
         """The tool's description."""
-        ...
 
     @property
     def arguments(self) -> Mapping[str, object]:
         """What the model gave: an object, not yet checked against `tool.parameters`."""
-        ...
 
     @property
     def session(self) -> Session:
         """The session it runs in."""
-        ...
 
     @property
     def turn(self) -> str:
         """The turn's id."""
-        ...
 
     @property
     def access(self) -> Access:
         """The level it runs at."""
-        ...
 
     @property
     def approval(self) -> Answer | None:
         """How a guard's question about this call was answered, None when none asked."""
-        ...
 
     @property
     def answer(self) -> Answer | None:
         """The answer to what the tool itself asked, None in its first run."""
-        ...
 
     @property
     def cancel(self) -> Cancel:
         """When to stop."""
-        ...
 
     @property
     def scope(self) -> Scope:
         """What ends with the call: closers, tasks and processes of the tool."""
-        ...
 
     def ask(self, question: Question) -> NoReturn:
         """Wait for a person, without a task: this raises, and after the answer the call starts anew with `answer` set.
 
         So a tool asks before its first effect. A question that nobody answers in time is answered by a refusal.
         """
-        ...
 
     def progress(self, text: str) -> None:
         """Show people a line about a long call; never stored."""
-        ...
 
 
 class Tool(Protocol):
@@ -109,11 +97,9 @@ class Tool(Protocol):
     @property
     def spec(self) -> ToolSpec:
         """How a model sees it."""
-        ...
 
     async def run(self, call: Call) -> str:
         """Do it and return the text for the model; any exception becomes an error result with its message."""
-        ...
 
 
 class Session(Protocol):
@@ -122,17 +108,14 @@ class Session(Protocol):
     @property
     def info(self) -> SessionInfo:
         """What lists show, as of now."""
-        ...
 
     @property
     def agent(self) -> AgentSpec:
         """The agent, as it was when the session was opened."""
-        ...
 
     @property
     def scope(self) -> Scope:
         """What ends when the session is closed."""
-        ...
 
     async def submit(self, message: Incoming) -> Receipt:
         """Make a message durable and see that it is answered; returns after the commit.
@@ -140,42 +123,33 @@ class Session(Protocol):
         Raises `BadInput`, `SessionClosed`, `QueueFull`, `Conflict` when the session owes its report to somebody who
         does not give way, `StorageUnavailable`; each leaves no trace.
         """
-        ...
 
     def prompt(self, message: Incoming) -> Prompt:
         """Register a run at once, write the message, and return a handle. Raises `SessionClosed`."""
-        ...
 
     def events(self, after: str | None = None, *, live: bool = False) -> AsyncGenerator[Update, None]:
         """Yield what came after the cursor `after`; with `live` go on with events and deltas as they happen.
 
         Raises `CursorGone` for a cursor of another journal.
         """
-        ...
 
     async def output(self) -> str:
         """Return the last finished answer's text."""
-        ...
 
     async def children(self) -> Sequence[SessionInfo]:
         """Return the sessions that were started from this one, oldest first."""
-        ...
 
     async def start_child(self, agent: str, *, access: Access | None = None, title: str = "") -> Session:
         """Make a session of the same tree, owned by the same principal, at this one's level or a lower one."""
-        ...
 
     def interrupt(self) -> bool:
         """Cancel the active run, a paused one too; waiting messages stay. Returns whether there was one."""
-        ...
 
     async def stop(self) -> None:
         """Cancel this session and all below it; what waits goes into the history unanswered."""
-        ...
 
     async def archive(self) -> None:
         """Stop this session and all below it, drop what waits, and refuse new messages from then on."""
-        ...
 
     async def append(
         self, kind: str, body: Mapping[str, object], *, expect_head: int | None = None, state: object = ...
@@ -184,22 +158,18 @@ class Session(Protocol):
 
         Raises `Conflict` when the journal's head is not `expect_head`, `BadInput` for a kind of the kernel's.
         """
-        ...
 
     async def state(self, plugin: str) -> object:
         """Return the JSON value that `append` last stored for a plugin, or None."""
-        ...
 
     async def complete(self, request: ModelRequest, *, purpose: str) -> str:
         """Ask a model beside the turn: guarded, retried, and accounted for in the journal; return its text.
 
         `request.model` is `<provider>/<id>`, '' for the session's own. Raises `ModelError`.
         """
-        ...
 
     async def mark(self, name: str) -> None:
         """Mark the session for good, such as with a source that it has read from; `info.marks` has it."""
-        ...
 
 
 class Prompt(Protocol):
@@ -208,16 +178,13 @@ class Prompt(Protocol):
     @property
     def accepted(self) -> Awaitable[Receipt]:
         """The receipt, after the commit."""
-        ...
 
     @property
     def result(self) -> Awaitable[TurnResult]:
         """How the turn that consumed it ended; a turn that gave way is followed to the one that took over."""
-        ...
 
     def cancel(self) -> None:
         """Withdraw the message, or cancel the turn that consumes it."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,7 @@
 """What a storage engine supplies: databases, transactions, leases, bells."""
 
+# pyright: reportReturnType=false
+# The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,11 +20,9 @@ class Tx(Protocol):
 
     def execute(self, sql: str, args: Sequence[Value] = ()) -> Iterator[Row]:
         """Run one statement and return its rows."""
-        ...
 
     def one(self, sql: str, args: Sequence[Value] = ()) -> Row | None:
         """Run one statement and return its first row, or None."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,20 +49,16 @@ class Lease(Protocol):
     @property
     def name(self) -> str:
         """What it guards, such as `tree:<root>`."""
-        ...
 
     @property
     def epoch(self) -> int:
         """The fence: grows with every holder."""
-        ...
 
     def check(self, tx: Tx) -> None:
         """Raise `LeaseLost` unless the lease is still ours, inside the transaction that writes."""
-        ...
 
     async def release(self) -> None:
         """Give it back; harmless when it is lost already."""
-        ...
 
 
 class Bell(Protocol):
@@ -70,11 +66,9 @@ class Bell(Protocol):
 
     async def wait(self) -> None:
         """Return once the topic was notified after the last `wait`."""
-        ...
 
     def close(self) -> None:
         """Stop listening."""
-        ...
 
 
 class Database(Protocol):
@@ -86,23 +80,18 @@ class Database(Protocol):
         Raises `StorageUnavailable` when nothing was written; what `fn` raises rolls back `fn` alone. A cancelled caller
         knows nothing and must read again.
         """
-        ...
 
     async def read(self, fn: Callable[[Tx], T]) -> T:
         """Run `fn` on one consistent snapshot."""
-        ...
 
     async def lease(self, name: str) -> Lease:
         """Take a lease, or raise `LeaseHeld` when a living process holds it."""
-        ...
 
     def notify(self, topic: str) -> None:
         """Ring every bell of `topic`; call it after the commit."""
-        ...
 
     def listen(self, topic: str) -> Bell:
         """Return a bell that is already listening."""
-        ...
 
     async def backup(self, path: Path, *, progress: Callable[[int, int], object] | None = None) -> None:
         """Write a copy of one moment to the file `path`, in its place once it is complete; writes go on meanwhile.
@@ -110,11 +99,9 @@ class Database(Protocol):
         `progress` is told on the caller's loop how much of how much is there. Raises `BadInput` for a path that is one
         of the engine's own, `StorageUnavailable` when there is no copy; a file at `path` is as it was then.
         """
-        ...
 
     async def close(self) -> None:
         """Finish what was accepted and close."""
-        ...
 
 
 class Storage(Protocol):
@@ -127,8 +114,6 @@ class Storage(Protocol):
 
         Raises `NewerData` when it needs a newer version, `StorageUnavailable` when it cannot be used.
         """
-        ...
 
     def owns(self, path: str | int) -> bool:
         """Tell whether a path or descriptor is one of the engine's own open files, which nobody else may open."""
-        ...
