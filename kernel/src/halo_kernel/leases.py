@@ -104,20 +104,6 @@ class HeldLease:
         )
 
 
-def claim(tx: Tx, *, name: str, member: Member) -> tuple[str, int]:
-    """Take the lease when it is free; return its holder and epoch."""
-    holder, epoch = tx.one("SELECT member, epoch FROM leases WHERE name = ?", (name,)) or (None, 0)
-    if holder is not None:
-        return holder, epoch
-    tx.execute("INSERT INTO members(id, host, pid, started) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING", member)
-    tx.execute(
-        "INSERT INTO leases(name, member, epoch) VALUES (?, ?, ?)"
-        " ON CONFLICT (name) DO UPDATE SET member = excluded.member, epoch = excluded.epoch",
-        (name, member.id, epoch + 1),
-    )
-    return member.id, epoch + 1
-
-
 def describe(tx: Tx, member: str) -> str:
     """Return who a member is, for people."""
     row = tx.one("SELECT pid, host FROM members WHERE id = ?", (member,))
@@ -141,8 +127,8 @@ class Leases:
         self._lock: MemberLock | None = None
         self._member: Member | None = None
 
-    def join(self) -> Member:
-        """Return our member, made and locked the first time. One caller at a time, and none after `leave`."""
+    def _join(self) -> Member:
+        """Return our member, made and locked if we have none. Within writes, so that nobody leaves meanwhile."""
         if self._member is not None:
             return self._member
         member = Member(self._clock.new_id(128), socket.gethostname(), os.getpid(), self._clock.now())
@@ -155,16 +141,37 @@ class Leases:
         self._member = member
         return member
 
-    async def take(self, name: str, member: Member) -> HeldLease:
+    async def take(self, name: str) -> HeldLease:
         """Take a lease, or raise `LeaseHeld` when a living member holds it."""
         while True:
-            holder, epoch = await self._database.write(partial(claim, name=name, member=member))
-            if holder == member.id:
+            holder, epoch, is_ours = await self._database.write(partial(self._claim, name=name))
+            if is_ours:
                 return HeldLease(name=name, epoch=epoch, member=holder, database=self._database)
             if not self._alone and is_alive(self._folder / holder):
                 who = await self._database.read(partial(describe, member=holder))
                 raise LeaseHeld(f"The lease {name!r} is held by {who}.", holder=who)
             await self._database.write(partial(forget, member=holder))
+
+    def _claim(self, tx: Tx, name: str) -> tuple[str, int, bool]:
+        """Take the lease when it is free; return its holder and epoch, and whether that is us."""
+        member = self._join()
+        holder, epoch = tx.one("SELECT member, epoch FROM leases WHERE name = ?", (name,)) or (None, 0)
+        if holder is not None:
+            return holder, epoch, holder == member.id
+        tx.execute(
+            "INSERT INTO members(id, host, pid, started) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING", member
+        )
+        tx.execute(
+            "INSERT INTO leases(name, member, epoch) VALUES (?, ?, ?)"
+            " ON CONFLICT (name) DO UPDATE SET member = excluded.member, epoch = excluded.epoch",
+            (name, member.id, epoch + 1),
+        )
+        return member.id, epoch + 1, True
+
+    def are_free(self, tx: Tx) -> bool:
+        """Tell whether we hold none."""
+        member = self._member
+        return member is None or tx.one("SELECT 1 FROM leases WHERE member = ?", (member.id,)) is None
 
     def resign(self, tx: Tx) -> None:
         """Free what we hold, as the last write."""
@@ -172,6 +179,7 @@ class Leases:
             forget(tx, self._member.id)
 
     def leave(self) -> None:
-        """Give the lock back, once the database is closed."""
+        """Give the lock back, once the database is closed. Whoever takes a lease later is a new member."""
         if self._lock is not None:
             self._lock.leave()
+        self._lock = self._member = None

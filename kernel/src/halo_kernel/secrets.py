@@ -67,16 +67,17 @@ def replacing(path: Path, *, mode: int) -> Generator[Path]:
     """Give a new file to write, and put it in the place of `path` once it is on disk; not if anything is raised."""
     descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        yield Path(draft)
-        os.chmod(draft, mode)
-        os.fsync(descriptor)
+        try:
+            yield Path(draft)
+            os.chmod(draft, mode)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)  # before the file gets its name, which Windows gives to none that is open
         os.replace(draft, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(draft)
         raise
-    finally:
-        os.close(descriptor)
     sync_folder(path.parent)
 
 

@@ -12,7 +12,7 @@ import apsw
 from ..contracts import Tx
 from ..errors import StorageUnavailable
 from .connection import Connection
-from .files import identity
+from .files import check_identity
 from .jobs import Outcome, attempt
 
 Function = Callable[[Tx], Any]
@@ -22,17 +22,20 @@ Rehearsal = Callable[[Function], Function]
 class Batches:
     """Runs writes on one connection."""
 
-    def __init__(self, connection: Connection, *, rehearsal: Rehearsal | None) -> None:
+    def __init__(
+        self, connection: Connection, identity: tuple[int, int] | None, *, rehearsal: Rehearsal | None
+    ) -> None:
         self._connection = connection
+        self._identity = identity
         self._rehearsal = rehearsal
-        self._identity = identity(connection.path)
 
     def run(self, functions: Sequence[Function]) -> list[Outcome]:
         """Write all in one transaction; when SQLite ends it half way, each again in one of its own."""
         connection = self._connection
         outcomes: list[Outcome] = []
         try:
-            self._begin()
+            check_identity(connection.path, self._identity)
+            connection.command("BEGIN IMMEDIATE")
             for fn in functions:
                 outcomes.append(self._savepoint(fn))
                 if not connection.in_transaction:
@@ -46,15 +49,6 @@ class Batches:
                 self._void()
             return [Outcome(error=error)] * len(functions)
         return outcomes
-
-    def _begin(self) -> None:
-        path = self._connection.path
-        if identity(path) != self._identity:
-            raise StorageUnavailable(
-                f"The database {path} was moved or removed while it was open.",
-                advice="Stop Halo and start it again; what was in the database is gone with it.",
-            )
-        self._connection.command("BEGIN IMMEDIATE")
 
     def _singly(self, functions: Sequence[Function], error: BaseException) -> list[Outcome]:
         self._connection.rollback()

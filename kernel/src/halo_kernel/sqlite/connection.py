@@ -175,6 +175,10 @@ class Connection:
         finally:
             self.rollback()
 
+    def copy_to(self, target: Connection) -> apsw.Backup:
+        """Begin a copy of the whole database."""
+        return target._raw.backup("main", self._raw, "main")
+
     def rollback(self) -> None:
         """End the transaction, if SQLite has not; where that fails, the next one cannot begin and says so."""
         if self._raw.in_transaction:

@@ -50,6 +50,15 @@ def identity(path: str | Path | int) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+def check_identity(path: Path, wanted: tuple[int, int] | None) -> None:
+    """Raise `StorageUnavailable` unless the path still leads to the file that it led to."""
+    if identity(path) != wanted:
+        raise StorageUnavailable(
+            f"The database {path} was moved or removed while it was open.",
+            advice="Stop Halo and start it again; what was in the database is gone with it.",
+        )
+
+
 def is_own_file(path: str | Path | int) -> bool:
     """Tell whether a path or an open descriptor is a file of a database that this process has open.
 

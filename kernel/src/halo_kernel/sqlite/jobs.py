@@ -6,18 +6,19 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
-
-from ..contracts import Tx
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Job:
-    """One function, and the future that its caller waits for on its own loop."""
+    """One function, and the future that its caller waits for on its own loop.
 
-    fn: Callable[[Tx], Any]
+    A "step" gets the writer's connection, and runs again after what waits until it returns something true.
+    """
+
+    fn: Callable[[Any], Any]
     future: asyncio.Future[Any]
-    writes: bool
+    kind: Literal["write", "read", "step"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import apsw
 
 from ..contracts import Migration, Tx
 from ..errors import BadInput, NewerData, StorageUnavailable
 from ..leases import TABLES
+from ..log import logger
+from .backups import keep
 from .connection import Connection
 
 _TABLES = "CREATE TABLE IF NOT EXISTS schema(version INTEGER PRIMARY KEY, min_reader INTEGER NOT NULL);" + TABLES
@@ -24,24 +27,18 @@ def in_order(migrations: Sequence[Migration]) -> list[Migration]:
     return steps
 
 
-def migrate(connection: Connection, steps: Sequence[Migration]) -> None:
+def migrate(connection: Connection, steps: Sequence[Migration], *, alone: bool) -> None:
     """Apply in one transaction the steps that the database has not seen, in order of version.
 
+    A database that is not new is copied beside itself first; where that fails, it stays as it is.
     Raises `NewerData` when the database needs a newer version than the newest known step; it is not changed then.
     Foreign keys are off meanwhile, so that a step may rebuild a table, and all of them are checked before the commit.
     """
     connection.command("PRAGMA foreign_keys=OFF")
-    connection.command("BEGIN EXCLUSIVE")
     try:
-        connection.command(_TABLES)
-        seen, needed = connection.command(_NEWEST)[0]
-        known = steps[-1].version if steps else 0
-        if needed > known:
-            raise NewerData(
-                f"{connection.path} was written by a newer version (it needs schema {needed}, this one knows {known}).",
-                advice="Use the newer version, or restore a backup from before the update. The file was not changed.",
-            )
-        missing = [step for step in steps if step.version > seen]
+        is_new = _begin(connection, alone=alone)
+        seen, missing = _missing(connection, steps)
+        backup = _backup(connection, alone=alone) if missing and not is_new else None
         for step in missing:
             _apply(connection, step)
         if missing and (broken := connection.command("PRAGMA foreign_key_check")):
@@ -50,6 +47,42 @@ def migrate(connection: Connection, steps: Sequence[Migration]) -> None:
     finally:
         connection.rollback()
     connection.command("PRAGMA foreign_keys=ON")
+    if backup is not None:
+        said = {"path": str(connection.path), "from": seen, "to": missing[-1].version, "backup": str(backup)}
+        logger("storage").warning("database updated", **said)
+
+
+def _begin(connection: Connection, *, alone: bool) -> bool:
+    """Begin to write, alone of all processes, and tell whether the database is new: nothing was in it."""
+    connection.command("BEGIN EXCLUSIVE" if alone else "BEGIN IMMEDIATE")
+    is_new = not connection.command("SELECT 1 FROM sqlite_schema LIMIT 1")
+    connection.command(_TABLES)
+    return is_new
+
+
+def _missing(connection: Connection, steps: Sequence[Migration]) -> tuple[int, list[Migration]]:
+    seen, needed = connection.command(_NEWEST)[0]
+    known = steps[-1].version if steps else 0
+    if needed > known:
+        raise NewerData(
+            f"{connection.path} was written by a newer version (it needs schema {needed}, this one knows {known}).",
+            advice="Use the newer version, or restore a backup from before the update. The file was not changed.",
+        )
+    return seen, [step for step in steps if step.version > seen]
+
+
+def _backup(connection: Connection, *, alone: bool) -> Path:
+    """Copy what is there, while no other process can write."""
+    if alone:
+        connection.rollback()  # a writer cannot be copied from; nobody gets in, since locking_mode is EXCLUSIVE
+    try:
+        kept = keep(connection, alone=alone)
+    except StorageUnavailable as error:
+        said = f"{connection.path} was not updated, since it could not be backed up: {error.message}"
+        raise StorageUnavailable(said, advice=error.advice) from error
+    if alone:
+        _begin(connection, alone=True)
+    return kept
 
 
 def _apply(connection: Connection, step: Migration) -> None:

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any
 
 from ..contracts import Migration, Tx
@@ -19,97 +20,163 @@ from ..leases import Leases
 from .batches import Batches, Rehearsal
 from .bells import Bells
 from .connection import Connection
-from .files import OPEN
-from .jobs import Job, attempt, deliver
+from .files import OPEN, check_identity, identity
+from .jobs import Job, Outcome, attempt, deliver
 from .schema import migrate
 
 BATCH = 256
 READERS = 2
 POLL_SECONDS = 0.25
+IDLE_SECONDS = 300.0
 BUSY_SECONDS = 10.0  # how long a statement waits for another process
 ALONE_SECONDS = 1.0  # how long opening waits for one that is about to close
 
 
-class Threads:
-    """Works off two queues until `stopping`; None in a queue wakes. `alone`: one thread, one connection, one queue."""
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a database is opened; see `SqliteStorage`."""
 
-    def __init__(self, path: Path, bells: Bells, leases: Leases, *, alone: bool) -> None:
+    steps: Sequence[Migration]
+    alone: bool
+    idle: float
+    rehearsal: Rehearsal | None
+
+
+class Threads:
+    """Work off two queues until `stop`; None in a queue wakes. `alone`: one thread, one connection, one queue.
+
+    The file is opened by the first job. After `idle` seconds without one, while nothing listens and no lease is held,
+    it is closed and the threads end; the next job opens it again.
+    """
+
+    def __init__(self, path: Path, bells: Bells, leases: Leases, options: Options) -> None:
         self._path = path
+        self._identity = identity(path)
         self._bells = bells
         self._leases = leases
-        self._alone = alone
+        self._options = options
         self._seen = 0
         self._polled = 0.0
-        self.writes: SimpleQueue[Job | None] = SimpleQueue()
-        self.reads: SimpleQueue[Job | None] = self.writes if alone else SimpleQueue()
+        self._used = 0.0
+        self._running = False
+        self._writes: SimpleQueue[Job | None] = SimpleQueue()
+        self._reads: SimpleQueue[Job | None] = self._writes if options.alone else SimpleQueue()
+        self.accepting = Lock()
         self.stopping = False
         self.closed: Future[None] = Future()
         self.closed.set_running_or_notify_cancel()  # so that a caller's cancellation does not reach it
+        OPEN.append(str(path))  # before the first descriptor, which must not be closed under us either
 
-    def start(self, steps: Sequence[Migration], rehearsal: Rehearsal | None) -> None:
-        """Open the file; the first job that is submitted is answered once it is open, or with what is wrong."""
-        Thread(target=self._run, args=(steps, rehearsal), name=f"halo-write-{self._path.stem}", daemon=True).start()
+    def put(self, job: Job | None) -> None:
+        """Take a job; only with `accepting` held, and none after `stop`."""
+        self._used = time.monotonic()
+        if not self._running:
+            Thread(target=self._run, name=f"halo-write-{self._path.stem}", daemon=True).start()
+            self._running = True
+        (self._reads if job is not None and job.kind == "read" else self._writes).put(job)
 
-    def _run(self, steps: Sequence[Migration], rehearsal: Rehearsal | None) -> None:
-        OPEN.append(str(self._path))  # before the first descriptor, which must not be closed under us either
-        try:
-            opened = attempt(partial(self._open, steps))
-            if opened.error is None:
-                self._serve(opened.result, Batches(opened.result, rehearsal=rehearsal))
-            elif (first := self.writes.get()) is not None:
-                deliver([first], [opened])
-        finally:
-            OPEN.remove(str(self._path))
-            self._leases.leave()
-            self.closed.set_result(None)
+    def stop(self) -> None:
+        """Take no more; `closed` is done when what was taken is."""
+        with self.accepting:
+            if self._running and not self.stopping:
+                self._writes.put(None)
+            elif not self.stopping:
+                self._end()
+            self.stopping = True
 
-    def _open(self, steps: Sequence[Migration]) -> Connection:
+    def _run(self) -> None:
+        while True:
+            ended = attempt(self._work)
+            with self.accepting:
+                if ended.error is not None:
+                    self._refuse(ended)
+                if self._writes.empty() and self._reads.empty():
+                    self._running = False
+                    if self.stopping:
+                        self._end()
+                    return
+
+    def _end(self) -> None:
+        OPEN.remove(str(self._path))
+        self.closed.set_result(None)
+
+    def _refuse(self, outcome: Outcome) -> None:
+        """Answer all that waits with what is wrong."""
+        for queue in (self._writes, self._reads):
+            while not queue.empty():
+                if (job := queue.get()) is not None:
+                    deliver([job], [outcome])
+
+    def _open(self) -> Connection:
+        check_identity(self._path, self._identity)
         had_wal = os.path.exists(f"{self._path}-wal")
-        connection = Connection(self._path, busy_seconds=ALONE_SECONDS if self._alone else BUSY_SECONDS)
+        connection = Connection(self._path, busy_seconds=ALONE_SECONDS if self._options.alone else BUSY_SECONDS)
         try:
-            if self._alone:
+            if self._options.alone:
                 connection.command("PRAGMA locking_mode=EXCLUSIVE")
-            migrate(connection, steps)
-            connection.journal("truncate" if self._alone else "wal")
+            migrate(connection, self._options.steps, alone=self._options.alone)
+            connection.journal("truncate" if self._options.alone else "wal")
             self._seen = connection.version()
         except BaseException:
             connection.close(keep_wal=had_wal)  # a file that is refused is not changed, by a checkpoint neither
             raise
+        self._bells.ring()  # they listen since before, and others may have committed
         return connection
 
-    def _serve(self, connection: Connection, batches: Batches) -> None:
-        readers = [] if self._alone else [Thread(target=self._read, daemon=True) for _ in range(READERS)]
+    def _work(self) -> None:
+        """Open, do what waits until nothing more is to come, close."""
+        connection = self._open()
+        batches = Batches(connection, self._identity, rehearsal=self._options.rehearsal)
+        readers = [] if self._options.alone else [Thread(target=self._read, daemon=True) for _ in range(READERS)]
         for reader in readers:
             reader.start()
-        while not (self.stopping and self.writes.empty()):
-            self._turn(connection, batches)
-        for _ in readers:
-            self.reads.put(None)
-        for reader in readers:
-            reader.join()
-        batches.run([self._leases.resign])
-        connection.close()
+        try:
+            while not self._is_done(connection):
+                self._turn(connection, batches)
+        finally:
+            for _ in readers:
+                self._reads.put(None)
+            for reader in readers:
+                reader.join()
+            batches.run([self._leases.resign])
+            connection.close()
+            self._leases.leave()
+
+    def _is_done(self, connection: Connection) -> bool:
+        with self.accepting:
+            if self.stopping or not self._writes.empty():
+                return self._writes.empty()
+        in_use = self._bells or time.monotonic() - self._used < self._options.idle
+        return not in_use and attempt(partial(connection.read, self._leases.are_free)).result is True
 
     def _turn(self, connection: Connection, batches: Batches) -> None:
         """Do what waits. Nothing of it is kept in memory afterwards."""
         jobs = self._take()
-        if writes := [job for job in jobs if job.writes]:
+        if writes := [job for job in jobs if job.kind == "write"]:
             batch = attempt(partial(batches.run, [job.fn for job in writes]))
             deliver(writes, batch.result or [batch] * len(writes))
-        if reads := [job for job in jobs if not job.writes]:
+        if reads := [job for job in jobs if job.kind == "read"]:
             connection.command("PRAGMA query_only=ON")
             deliver(reads, [attempt(partial(connection.read, job.fn)) for job in reads])
             connection.command("PRAGMA query_only=OFF")
+        for job in [job for job in jobs if job.kind == "step"]:
+            outcome = attempt(partial(job.fn, connection))
+            if outcome.result or outcome.error:
+                deliver([job], [outcome])
+            else:
+                self._writes.put(job)
         if self._bells and time.monotonic() - self._polled >= POLL_SECONDS:
             self._poll(connection)
 
     def _take(self) -> list[Job]:
         """Wait for work or to be woken, then take all that waits, up to a batch."""
         items: list[Job | None] = []
+        idle = self._options.idle
+        left = self._used + idle - time.monotonic()
         with suppress(Empty):
-            items.append(self.writes.get(timeout=POLL_SECONDS if self._bells else None))
+            items.append(self._writes.get(timeout=POLL_SECONDS if self._bells else left if left > 0 else idle))
             while len(items) < BATCH:
-                items.append(self.writes.get_nowait())
+                items.append(self._writes.get_nowait())
         return [item for item in items if item is not None]
 
     def _poll(self, connection: Connection) -> None:
@@ -128,7 +195,7 @@ class Threads:
                 connections.append(Connection(self._path, reads=True, busy_seconds=BUSY_SECONDS))
             return connections[0].read(fn)
 
-        while (job := self.reads.get()) is not None:
+        while (job := self._reads.get()) is not None:
             deliver([job], [attempt(partial(read, job.fn))])
             del job
         for connection in connections:

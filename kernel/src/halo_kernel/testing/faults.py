@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from ..contracts import Bell, Database, Lease, Migration, Place, Storage, Tx
@@ -68,6 +69,9 @@ class _Faulty:
 
     def listen(self, topic: str) -> Bell:
         return self._inner.listen(topic)
+
+    async def backup(self, path: Path, *, progress: Callable[[int, int], object] | None = None) -> None:
+        await self._inner.backup(path, progress=progress)
 
     async def close(self) -> None:
         await self._inner.close()
