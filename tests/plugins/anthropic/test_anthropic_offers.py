@@ -56,9 +56,10 @@ async def test_without_a_key_it_says_how_to_set_one(vendors: MakeFamily) -> None
 
 
 async def test_a_server_of_ones_own(vendors: MakeFamily) -> None:
-    """A base URL is named in the reason, needs no key, and may have models of its own, which come first."""
-    env = {"ANTHROPIC_BASE_URL": "https://llm.invalid/v1", "HALO_ANTHROPIC_MODELS": "mine, other"}
-    offers = await vendors(env)["anthropic"].offers()
+    """A base URL is named in the reason and may have models of its own, which come first; then it needs no key."""
+    env = {"ANTHROPIC_BASE_URL": "https://llm.invalid/v1"}
+    assert (await vendors(env)["anthropic"].offers())[0].reason.startswith("no key: set ANTHROPIC_API_KEY")
+    offers = await vendors({**env, "HALO_ANTHROPIC_MODELS": "mine, other"})["anthropic"].offers()
     assert [offer.model for offer in offers[:2]] == ["anthropic/mine", "anthropic/other"]
     assert offers[0].reason == "uses https://llm.invalid with no key"
     assert offers[0].context_window == 200_000

@@ -29,13 +29,16 @@ class KeyedOffers:
 
 
 def keyed_offers(vendor: Vendor) -> Sequence[Offer]:
-    """Return what a vendor elsewhere offers: its models if there is a key, or a server of one's own."""
+    """Return what a vendor elsewhere offers: its models if there is a key, or a server of one's own that needs none.
+
+    That there is none to be sent is believed only where the server's models are named, too.
+    """
     key = vendor.key
     try:
         where = f"{vendor.endpoint.shown} with " if vendor.follows_base_url else ""
     except BadInput as error:
         return [not_ready(vendor, error.message)]
-    if key is None and not where:
+    if key is None and not (where and vendor.named):
         return [not_ready(vendor, vendor.missing_key)]
     names = distinct([*vendor.named, vendor.default_model, *(model.id for model in vendor.manifest.models)])
     if not names:
