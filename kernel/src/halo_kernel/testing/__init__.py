@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from .blocking import LIMIT as LIMIT
     from .blocking import Block as Block
     from .blocking import LoopWatch as LoopWatch
-    from .check import Finding as Finding
-    from .check import assert_plugin_ok as assert_plugin_ok
-    from .check import check_plugin as check_plugin
     from .clock import VirtualClock as VirtualClock
     from .crashes import CrashingStorage as CrashingStorage
     from .crashes import CrashPoint as CrashPoint
     from .crashes import CrashPoints as CrashPoints
     from .faults import FaultyStorage as FaultyStorage
+    from .findings import Finding as Finding
+    from .findings import assert_plugin_ok as assert_plugin_ok
+    from .findings import check_plugin as check_plugin
     from .guards import guarded as guarded
     from .kernels import SimplePlugin as SimplePlugin
     from .kernels import running_kernel as running_kernel
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "anthropic_server": ("ScriptedAnthropic",),
     "blocking": ("LIMIT", "Block", "LoopWatch"),
-    "check": ("Finding", "assert_plugin_ok", "check_plugin"),
     "clock": ("VirtualClock",),
     "crashes": ("CrashPoint", "CrashPoints", "CrashingStorage"),
     "faults": ("FaultyStorage",),
+    "findings": ("Finding", "assert_plugin_ok", "check_plugin"),
     "guards": ("guarded",),
     "kernels": ("SimplePlugin", "running_kernel"),
     "leaks": ("KINDS", "Kind", "LeakGuard"),
