@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from .contracts import Row, Tx
 from .errors import BadInput, QueueFull, SessionClosed
@@ -24,7 +23,8 @@ from .records import (
 from .records.storable import storable_text
 
 MAX_TEXT = 1_000_000
-_COLUMNS = "id, key, at, mode, access, principal, principal_kind, text, cause"
+_COLUMNS = ("row", "key", "at", "mode", "access", "principal", "principal_kind", "text", "cause")
+_SELECT = f"SELECT id, {', '.join(_COLUMNS[1:])} FROM inbox WHERE session = ?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,28 +113,17 @@ def _receipt(tx: Tx, row: Row) -> Receipt:
 
 def waiting(tx: Tx, session: str) -> list[Waiting]:
     """Return the rows that no turn has consumed, oldest first."""
-    rows = tx.execute(f"SELECT {_COLUMNS} FROM inbox WHERE session = ? AND state = 'waiting' ORDER BY id", (session,))
+    rows = tx.execute(f"{_SELECT} AND state = 'waiting' ORDER BY id", (session,))
     return [_waiting(row) for row in rows]
 
 
-def _waiting(row: tuple[Any, ...]) -> Waiting:
-    number, key, at, mode, access, principal, kind, text, cause = row
-    return Waiting(
-        row=number,
-        key=key,
-        at=at,
-        mode=mode,
-        access=access,
-        principal=principal,
-        principal_kind=kind,
-        text=text,
-        cause=cause,
-    )
+def _waiting(row: Row) -> Waiting:
+    return Waiting(**dict(zip(_COLUMNS, row, strict=True)))
 
 
 def consumed_by(tx: Tx, session: str, turn: str) -> list[Waiting]:
     """Return the rows that a turn consumed, oldest first."""
-    rows = tx.execute(f"SELECT {_COLUMNS} FROM inbox WHERE session = ? AND turn = ? ORDER BY id", (session, turn))
+    rows = tx.execute(f"{_SELECT} AND turn = ? ORDER BY id", (session, turn))
     return [_waiting(row) for row in rows]
 
 

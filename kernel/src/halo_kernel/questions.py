@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from .access import fold_access
-from .contracts import Tx
+from .contracts import Row, Tx
 from .errors import Conflict, Forbidden, NotFound
 from .journal import append
 from .records import (
@@ -25,9 +25,7 @@ from .records import (
 )
 
 Asker = Literal["guard", "tool", "model"]
-_COLUMNS = (
-    "id, session, turn, call, tool, arguments, text, options, access, state, asked_at, expires_at, answer, answered_by"
-)
+_SELECT = f"SELECT {', '.join(QuestionInfo.__struct_fields__)} FROM questions WHERE"
 _SUPERSEDED = "superseded by a newer message"
 
 
@@ -151,7 +149,7 @@ def answers(tx: Tx, session: str, turn: str) -> dict[tuple[str, Asker], Answer]:
 def listed(tx: Tx, principal: Principal, *, session: str | None, everything: bool) -> Sequence[QuestionInfo]:
     """Return the questions of a principal's sessions, oldest first, the open ones alone unless `everything`."""
     rows = tx.execute(
-        f"SELECT {_COLUMNS} FROM questions WHERE session IN (SELECT id FROM sessions WHERE principal = ? AND"
+        f"{_SELECT} session IN (SELECT id FROM sessions WHERE principal = ? AND"
         " principal_kind = ? AND deleted_at IS NULL) AND session = coalesce(?, session)"
         " AND (state = 'pending' OR ?) ORDER BY id",
         (principal.name, principal.kind, session, int(everything)),
@@ -161,7 +159,7 @@ def listed(tx: Tx, principal: Principal, *, session: str | None, everything: boo
 
 def _find(tx: Tx, number: int, principal: Principal) -> QuestionInfo:
     row = tx.one(
-        f"SELECT {_COLUMNS} FROM questions WHERE id = ? AND session IN"
+        f"{_SELECT} id = ? AND session IN"
         " (SELECT id FROM sessions WHERE principal = ? AND principal_kind = ? AND deleted_at IS NULL)",
         (number, principal.name, principal.kind),
     )
@@ -170,21 +168,7 @@ def _find(tx: Tx, number: int, principal: Principal) -> QuestionInfo:
     return _info(row)
 
 
-def _info(row: tuple[Any, ...]) -> QuestionInfo:
-    number, session, turn, call, tool, arguments, text, options, access, state = row[:10]
-    return QuestionInfo(
-        id=number,
-        session=session,
-        turn=turn,
-        call=call,
-        tool=tool,
-        arguments=msgspec.json.decode(arguments, type=dict[str, object]),
-        text=text,
-        options=msgspec.json.decode(options, type=tuple[str, ...]),
-        access=access,
-        state=state,
-        asked_at=row[10],
-        expires_at=row[11],
-        answer=row[12],
-        answered_by=row[13],
-    )
+def _info(row: Row) -> QuestionInfo:
+    values = dict(zip(QuestionInfo.__struct_fields__, row, strict=True))
+    lists = {name: msgspec.json.decode(values[name]) for name in ("arguments", "options")}
+    return msgspec.convert({**values, **lists}, QuestionInfo)

@@ -8,6 +8,7 @@ from ..contracts import Tx
 from ..errors import Conflict, NotFound
 from ..records import Delivery, Owed, PartStatus, Settlement
 
+_FIELDS = Delivery.__struct_fields__[:-1]
 OPEN = "('pending', 'sending')"
 
 
@@ -75,30 +76,13 @@ def listed(tx: Tx, *, session: str | None, unsettled: bool, limit: int) -> Seque
 
 def find(tx: Tx, number: int) -> Delivery:
     """Return a delivery with its parts. Raises `NotFound`."""
-    row = tx.one(
-        "SELECT id, key, dispatcher, target, debt, reason, session, at, text FROM outbox WHERE id = ?", (number,)
-    )
+    row = tx.one(f"SELECT {', '.join(_FIELDS)} FROM outbox WHERE id = ?", (number,))
     if row is None:
         raise NotFound(f"there is no delivery {number}")
-    parts = tx.execute(
-        "SELECT number, state, attempt, not_before, sent_id, error FROM parts WHERE delivery = ? ORDER BY number",
-        (number,),
-    )
-    return Delivery(
-        id=row[0],
-        key=row[1],
-        dispatcher=row[2],
-        target=row[3],
-        debt=row[4],
-        reason=row[5],
-        session=row[6],
-        at=row[7],
-        text=row[8],
-        parts=tuple(
-            PartStatus(number=at, state=state, attempt=attempt, not_before=later, sent_id=sent, error=error)
-            for at, state, attempt, later, sent, error in parts
-        ),
-    )
+    names = PartStatus.__struct_fields__
+    parts = tx.execute(f"SELECT {', '.join(names)} FROM parts WHERE delivery = ? ORDER BY number", (number,))
+    found = tuple(PartStatus(**dict(zip(names, part, strict=True))) for part in parts)
+    return Delivery(**dict(zip(_FIELDS, row, strict=True)), parts=found)
 
 
 def retry(tx: Tx, number: int) -> Delivery:

@@ -9,6 +9,11 @@ from ..contracts import Lease, Tx
 from ..records import Part, PartState
 from .debts import OPEN
 
+_PART = {
+    **{name: f"p.{name}" for name in ("delivery", "number", "text", "attempt")},
+    **{name: f"o.{name}" for name in ("target", "debt", "reason", "session")},
+    "key": "o.key || '#' || p.number",
+}
 _SEGMENTS = 3  # dispatcher, account, chat: a thread is in its chat's order
 
 
@@ -62,24 +67,11 @@ def next_part(tx: Tx, delivery: int) -> Part | None:
 
 def _part(tx: Tx, delivery: int, state: str) -> Part | None:
     row = tx.one(
-        "SELECT o.target, p.number, p.text, p.attempt, o.debt, o.reason, o.session, o.key FROM outbox o"
-        " JOIN parts p ON p.delivery = o.id WHERE o.id = ? AND p.state = ? ORDER BY p.number LIMIT 1",
+        f"SELECT {', '.join(_PART.values())} FROM outbox o JOIN parts p ON p.delivery = o.id"
+        " WHERE o.id = ? AND p.state = ? ORDER BY p.number LIMIT 1",
         (delivery, state),
     )
-    if row is None:
-        return None
-    target, number, text, attempt, debt, reason, session, key = row
-    return Part(
-        delivery=delivery,
-        number=number,
-        key=f"{key}#{number}",
-        target=target,
-        text=text,
-        attempt=attempt,
-        debt=debt,
-        reason=reason,
-        session=session,
-    )
+    return None if row is None else Part(**dict(zip(_PART, row, strict=True)))
 
 
 def begin(tx: Tx, part: Part, texts: Sequence[str], lease: Lease) -> bool:

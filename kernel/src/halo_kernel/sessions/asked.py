@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from .. import questions
+from ..questions import answer, listed
 from ..records import Principal, QuestionInfo
 from .seat import Seat
 
@@ -23,9 +23,7 @@ class Questions:
     ) -> Sequence[QuestionInfo]:
         """See `contracts.Questions.list`."""
         seat = await self._seat_of(workspace)
-        return await seat.database.read(
-            lambda tx: questions.listed(tx, principal, session=session, everything=everything)
-        )
+        return await seat.database.read(lambda tx: listed(tx, principal, session=session, everything=everything))
 
     async def answer(
         self, question: int, *, workspace: str, principal: Principal, approved: bool, text: str = ""
@@ -34,7 +32,7 @@ class Questions:
         seat = await self._seat_of(workspace)
         now = seat.clock.now()
         info, events = await seat.database.write(
-            lambda tx: questions.answer(tx, question, principal, approved=approved, text=text, at=now)
+            lambda tx: answer(tx, question, principal, approved=approved, text=text, at=now)
         )
         seat.tell(events)
         await self._wake(seat, info.session)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .. import questions
 from ..contracts import Tx
 from ..inbox import Waiting, consumed_by, next_batch, waiting
+from ..questions import pending
 from ..records import SessionInfo
 from ..recovery import is_cut, is_parked
 from ..turns import Reason
@@ -53,7 +53,7 @@ def find_duty(tx: Tx, info: SessionInfo, *, seated: bool, boot: str) -> Duty:
 
 def _of_paused(tx: Tx, session: str, turn: str, rows: list[Waiting], *, cancelled: bool) -> Duty:
     hard = any(row.mode == "interrupt_hard" for row in rows)
-    if questions.pending(tx, session) is not None:
+    if pending(tx, session) is not None:
         return Duty(superseded=hard)
     stop: Reason | None = "cancelled" if cancelled else "interrupted" if hard else None
     return Duty(rows=tuple(consumed_by(tx, session, turn)), more=bool(rows), resumed=turn, stop=stop)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
-from .. import questions
-from ..contracts import Tx, Value
+from ..contracts import Row, Tx, Value
 from ..errors import BadInput, Conflict, NotFound
 from ..inbox import input_of, prepared, waiting
 from ..journal import append
 from ..outbox import owe_replies
+from ..questions import supersede
 from ..records import (
     Access,
     Event,
@@ -30,12 +30,18 @@ from ..records.storable import storable_text
 
 MAX_ID = 120
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,119}")
-_COLUMNS = (
-    "s.id, s.root, s.parent, s.agent, s.access, s.principal, s.principal_kind, s.origin, s.title, s.model, s.head,"
-    " s.created_at, s.updated_at, s.stopped_at, s.archived_at, s.parked, s.directory, s.marks, coalesce(r.waiting, -1)"
-)
+_COLUMNS = {
+    **{
+        name: f"s.{name}"
+        for name in ("id", "root", "parent", "agent", "access", "principal", "principal_kind", "origin")
+    },
+    **{name: f"s.{name}" for name in ("title", "model", "directory", "marks", "head", "created_at", "updated_at")},
+    **{name: f"s.{name}_at IS NOT NULL" for name in ("stopped", "archived")},
+    "parked": "s.parked",
+    "state": "CASE WHEN r.waiting IS NULL THEN 'idle' WHEN r.waiting = 0 THEN 'running' ELSE 'waiting' END",
+}
+_SELECT = f"SELECT {', '.join(_COLUMNS.values())} FROM sessions s LEFT JOIN runs r ON r.session = s.id"
 _END = 1 << 62
-_FROM = "FROM sessions s LEFT JOIN runs r ON r.session = s.id"
 
 
 def check_id(session: str) -> str:
@@ -113,7 +119,7 @@ def load(tx: Tx, session: str, *, workspace: WorkspaceInfo) -> SessionInfo:
 
 
 def _one(tx: Tx, session: str, more: str, args: Sequence[Value], workspace: WorkspaceInfo) -> SessionInfo:
-    row = tx.one(f"SELECT {_COLUMNS} {_FROM} WHERE s.id = ? AND s.deleted_at IS NULL{more}", (session, *args))
+    row = tx.one(f"{_SELECT} WHERE s.id = ? AND s.deleted_at IS NULL{more}", (session, *args))
     if row is None:
         raise NotFound(f"there is no session {session} in this workspace")
     return _info(row, workspace)
@@ -128,8 +134,7 @@ def newest(
     """
     owner = (principal.name, principal.kind)
     listed = (
-        f"SELECT {_COLUMNS} {_FROM} WHERE s.principal = ? AND s.principal_kind = ? AND s.parent IS NULL"
-        " AND s.deleted_at IS NULL AND "
+        f"{_SELECT} WHERE s.principal = ? AND s.principal_kind = ? AND s.parent IS NULL AND s.deleted_at IS NULL AND "
     )
     order = " ORDER BY s.updated_at DESC, s.id DESC LIMIT ?"
     rows = list(tx.execute(f"{listed}s.updated_at < ?{order}", (*owner, _END if before is None else before, limit)))
@@ -143,9 +148,7 @@ def newest(
 
 def children(tx: Tx, session: str, *, workspace: WorkspaceInfo) -> Sequence[SessionInfo]:
     """Return the sessions right below one, oldest first."""
-    rows = tx.execute(
-        f"SELECT {_COLUMNS} {_FROM} WHERE s.parent = ? AND s.deleted_at IS NULL ORDER BY s.created_at, s.id", (session,)
-    )
+    rows = tx.execute(f"{_SELECT} WHERE s.parent = ? AND s.deleted_at IS NULL ORDER BY s.created_at, s.id", (session,))
     return [_info(row, workspace) for row in rows]
 
 
@@ -175,7 +178,7 @@ def halt(tx: Tx, session: str, *, archive: bool, at: int) -> tuple[Event, ...]:
 def end_pause(tx: Tx, session: str, *, why: str, at: int) -> tuple[Event, ...]:
     """Settle what keeps a session's turn waiting, so that it ends as cancelled when it is taken up."""
     tx.execute("UPDATE runs SET waiting = 2 WHERE session = ? AND waiting = 1", (session,))
-    return questions.supersede(tx, session, at=at, why=why)
+    return supersede(tx, session, at=at, why=why)
 
 
 def mark(tx: Tx, session: str, name: str) -> None:
@@ -212,29 +215,7 @@ def after(info: SessionInfo, event: Event) -> SessionInfo:
     return replace(info, head=event.seq, updated_at=event.at)
 
 
-def _info(row: tuple[Any, ...], workspace: WorkspaceInfo) -> SessionInfo:
-    session, root, parent, agent, access, principal, kind, origin, title, model, head = row[:11]
-    created, updated, stopped, archived, parked, directory, marks, waiting = row[11:]
-    return SessionInfo(
-        id=session,
-        root=root,
-        parent=parent,
-        workspace=workspace.id,
-        folder=workspace.path,
-        agent=agent,
-        access=access,
-        principal=principal,
-        principal_kind=kind,
-        origin=origin,
-        title=title,
-        directory=directory,
-        model=model,
-        head=head,
-        marks=tuple(marks.split()),
-        state="idle" if waiting < 0 else "waiting" if waiting else "running",
-        created_at=created,
-        updated_at=updated,
-        stopped=stopped is not None,
-        archived=archived is not None,
-        parked=bool(parked),
-    )
+def _info(row: Row, workspace: WorkspaceInfo) -> SessionInfo:
+    values = dict(zip(_COLUMNS, row, strict=True))
+    whole = {**values, "marks": values["marks"].split(), "workspace": workspace.id, "folder": workspace.path}
+    return msgspec.convert(whole, SessionInfo, strict=False)

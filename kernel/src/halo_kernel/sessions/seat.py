@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from .. import hookspecs, questions
+from .. import hookspecs
 from ..contracts import Clock, Database, Lease, Tool, Tx
 from ..errors import StorageUnavailable
 from ..folds import History
@@ -18,6 +18,7 @@ from ..hooks import Hooks
 from ..journal import Feed
 from ..log import logger
 from ..models import Models
+from ..questions import expire
 from ..records import Access, AgentSpec, Event, SessionInfo, ToolSpec, WorkspaceInfo
 from ..supervisor import end_task
 from ..turns import Desk, Limits
@@ -62,7 +63,7 @@ class Seat:
         try:
             while True:
                 now = self.clock.now()
-                events, later = await self.database.write(partial(questions.expire, now=now))
+                events, later = await self.database.write(partial(expire, now=now))
                 self.tell(events)
                 for event in events:
                     await wake(self, event.session)

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from .. import hookspecs, questions
+from .. import hookspecs
 from ..access import fold_access
 from ..contracts import Lease, Tx, Update
 from ..errors import BadInput, Conflict, HaloError, LeaseHeld, LeaseLost, SessionClosed, Stopping
@@ -18,6 +18,7 @@ from ..folds import history_of
 from ..inbox import accept, check, result_of
 from ..journal import append, journal_of, last_answer, read
 from ..log import logger
+from ..questions import supersede
 from ..records import (
     Access,
     AgentSpec,
@@ -231,7 +232,7 @@ class LiveSession:
     async def _supersede(self) -> None:
         """Settle the open question, because a message goes first; its turn is ended next."""
         now = self._seat.clock.now()
-        await self._write(lambda tx: questions.supersede(tx, self._info.id, at=now))
+        await self._write(lambda tx: supersede(tx, self._info.id, at=now))
 
     async def _take_turn(self, desk: Desk, duty: Duty) -> bool:
         """Run one turn and settle its handles; false when it was landed for a shutdown."""

@@ -1,0 +1,16 @@
+"""The tables of a workspace's database and of the home's registry, a file of SQL a version."""
+
+from __future__ import annotations
+
+from pkgutil import get_data
+
+from ..contracts import Migration
+
+
+def _step(name: str, version: int, *, min_reader: int = 1) -> Migration:
+    sql = get_data(__name__, f"{name}_{version}.sql") or b""
+    return Migration(version=version, sql=sql.decode(), min_reader=min_reader)
+
+
+WORKSPACE = (_step("workspace", 1), _step("workspace", 2, min_reader=2))
+HOME = (_step("home", 1),)
