@@ -170,3 +170,73 @@ def test_a_secret_is_replaced_by_its_name() -> None:
     assert hide('to"ken/12345678') == "<secret acme.b>"
     assert hide("short") == "short"
     assert Redactor()("anything") == "anything"
+
+
+def test_what_is_learned_is_hidden_from_then_on() -> None:
+    """A source's secrets and those before them are hidden; what is older is not kept for ever."""
+    hide = Redactor()
+    stream = hide.stream()
+    assert (hide("aaaaaaaa"), stream.feed("aaaaaaaa")) == ("aaaaaaaa", "aaaaaaaa")
+    hide.learn("x", [Secret("aaaaaaaa", "a")])
+    hide.learn("x", [Secret("aaaaaaaa", "a")])
+    hide.learn("y", [Secret("dddddddd", "d")])
+    assert stream.feed("aaaaaaaa") == "<secret a>"
+    hide.learn("x", [Secret("bbbbbbbb", "b")])
+    assert hide("aaaaaaaa bbbbbbbb dddddddd") == "<secret a> <secret b> <secret d>"
+    hide.learn("x", [Secret("cccccccc", "c")])
+    assert hide("aaaaaaaa bbbbbbbb cccccccc dddddddd") == "aaaaaaaa <secret b> <secret c> <secret d>"
+
+
+ALIKE = st.text("ab", min_size=8, max_size=12)
+
+
+@given(
+    st.lists(ALIKE | SECRETS, min_size=1, max_size=4, unique=True),
+    st.lists(st.text("ab", max_size=30) | st.text(max_size=5), max_size=6),
+    st.data(),
+)
+def test_a_stream_is_masked_as_the_whole(values: list[str], around: list[str], data: st.DataObject) -> None:
+    """However a text is cut, its masked pieces are the masked text, none shows a secret, and nothing waits in vain."""
+    secrets = [Secret(value, f"s{number}") for number, value in enumerate(values)]
+    hide = Redactor(secrets)
+    inside = [data.draw(st.sampled_from(values)) for _ in around]
+    text = "".join(part for pair in zip(around, inside, strict=True) for part in pair) + data.draw(
+        st.text("ab<", max_size=9)
+    )
+    stream, shown, at = hide.stream(), "", 0
+    while at < len(text):
+        end = at + data.draw(st.integers(1, 7))
+        shown, at = shown + stream.feed(text[at:end]), end
+        held = stream._held
+        fed = text[:end]
+        assert fed.endswith(held)
+        assert shown == hide(fed[: len(fed) - len(held)])
+        assert not held or any(form.startswith(held) and form != held for form in hide._names)
+        assert hide(shown) == shown or any(value in "<secret s0>" for value in values)
+    assert shown + stream.end() == hide(text)
+    assert stream.end() == ""
+
+
+def test_a_stream_without_secrets_waits_for_nothing() -> None:
+    """Text passes at once where there is nothing to hide, or nothing that begins alike."""
+    assert Redactor().stream().feed("anything") == "anything"
+    stream = Redactor([Secret("sk-12345678", "k")]).stream()
+    assert stream.feed("a sk-1") == "a "
+    assert stream.feed("0 s") == "sk-10 "
+    assert stream.feed("k-12345678s") == "<secret k>"
+    assert stream.end() == "s"
+
+
+@pytest.mark.parametrize(
+    ("value", "masked"),
+    [
+        ("", "****"),
+        ("short", "****"),
+        ("elevenchars", "****"),
+        ("twelve chars", "tw****rs"),
+        ("AKIAIOSFODNN7EXAMPLEST", "AK****ST"),
+    ],
+)
+def test_a_mask_shows_little(value: str, masked: str) -> None:
+    """Two characters at each end of a long secret tell which it is; of a short one nothing is shown."""
+    assert Secret(value).masked() == masked

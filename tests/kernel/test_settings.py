@@ -28,6 +28,7 @@ from halo_kernel import (
     ServerSettings,
 )
 from halo_kernel.settings import KERNEL_SECTIONS, LoadedSettings, load_settings
+from halo_kernel.settings.values import is_secret
 
 
 class Vendor(Struct, frozen=True, kw_only=True):
@@ -54,6 +55,13 @@ class Acme(Struct, frozen=True, kw_only=True):
     vendors: dict[str, Vendor] = {}
     retry: Retry = Retry(attempts=5)
     nickname: str | None = None
+
+
+class Knot(Struct, frozen=True):
+    """A part that holds parts like itself."""
+
+    inner: list[Knot] = []
+    name: str = ""
 
 
 SECTIONS = [*(("kernel", each) for each in KERNEL_SECTIONS), ("acme", Section("acme", Acme))]
@@ -208,7 +216,7 @@ def test_an_unset_placeholder_stays_and_is_remarked_on(home: Home) -> None:
     """A variable that is not set leaves the literal, so that a provider refuses it in plain sight."""
     loaded = home.load("acme:\n  api_key: <<NOT_SET>>\n")
     assert loaded.of(Acme).api_key == Secret("<<NOT_SET>>")
-    (problem,) = loaded.findings
+    (problem,) = loaded.at().findings
     assert (problem.key, problem.line) == ("acme.api_key", 2)
     assert "NOT_SET is not set" in problem.text
 
@@ -274,9 +282,9 @@ def test_unknown_keys_are_listed_and_kept(home: Home) -> None:
     """A section or field that nobody has, a nested one too, is listed with its line and survives a write."""
     text = "sever:\n  port: 1\nserver:\n  prot: 2\n  port: 3\nacme: {vendors: {v: {base_url: u, api_kye: k}}}\n"
     loaded = home.load(text)
-    found = {(each.key, each.line) for each in loaded.findings}
+    found = {(each.key, each.line) for each in loaded.at().findings}
     assert found == {("sever", 1), ("server.prot", 4), ("acme.vendors.v.api_kye", 6)}
-    assert any("did you mean server?" in each.text for each in loaded.findings)
+    assert any("did you mean server?" in each.text for each in loaded.at().findings)
     loaded.write({"server.port": 4})
     assert home.file.read_text() == text.replace("port: 3", "port: 4")
 
@@ -288,7 +296,7 @@ def test_a_section_that_two_plugins_claim_is_nobodys(tmp_path: Path) -> None:
         with pytest.raises(NotFound, match="the settings section acme is claimed by acme and rival"):
             loaded.of(kind)
     assert loaded.of(LogSettings).level == "warn"
-    assert len(loaded.findings) == 2
+    assert len(loaded.at().findings) == 2
 
 
 def test_a_section_needs_defaults(tmp_path: Path) -> None:
@@ -314,7 +322,7 @@ def test_a_write_is_private_and_counts_at_once(home: Home) -> None:
     revision = loaded.write({"server.port": 2, "acme.api_key": Secret("k" * 9), "plugins.disabled": ("a", "b")})
     assert loaded.of(ServerSettings).port == 2
     assert loaded.of(PluginSettings).disabled == ("a", "b")
-    assert revision == loaded.revision == home.load().revision
+    assert revision == loaded.at().file.revision == home.load().at().file.revision
     assert home.load().of(Acme).api_key == Secret("k" * 9)
     assert home.file.read_text().startswith("# mine\nserver:\n  port: 2 # why\n")
     assert stat.S_IMODE(home.file.stat().st_mode) == 0o600
@@ -364,7 +372,7 @@ def test_a_refused_write_changes_nothing(home: Home, key: str, value: object, ru
 def test_a_stale_revision_is_a_conflict(home: Home) -> None:
     """Who writes against a state that is no longer the file's is told, and overwrites nothing."""
     loaded = home.load("server:\n  port: 1\n")
-    seen = loaded.revision
+    seen = loaded.at().file.revision
     home.file.write_text("server:\n  port: 2\n")
     with pytest.raises(Conflict):
         loaded.write({"server.port": 3}, revision=seen)
@@ -453,3 +461,62 @@ def test_what_is_written_is_read_again(
     assert [text.index(remark) for remark in ("# top", "# s", "# p", "# q", "# acme", "# r", "# end")] == sorted(
         text.index(remark) for remark in ("# top", "# s", "# p", "# q", "# acme", "# r", "# end")
     )
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from msgspec import Struct
+from halo_kernel import Conflict, Section
+from halo_kernel.settings import load_settings
+
+class Acme(Struct, frozen=True):
+    labels: dict[str, int] = {}
+
+loaded = load_settings(Path(sys.argv[1]), [("acme", Section("acme", Acme))], {})
+for step in range(int(sys.argv[3])):
+    while True:
+        number = len(loaded.of(Acme).labels)
+        try:
+            loaded.write({f"acme.labels.n{number}": int(sys.argv[2])}, revision=loaded.at().file.revision)
+            break
+        except Conflict:
+            print("conflict", flush=True)
+"""
+
+
+def test_two_processes_take_turns(home: Home) -> None:
+    """Of two writers who saw the same state one is told of the conflict: no number is given twice, none is left out."""
+    home.load("# mine\nacme: {url: u} # ours\n")
+    command = [sys.executable, "-c", WRITER, str(home.path)]
+    writers = [subprocess.Popen([*command, str(writer), "12"], stdout=subprocess.PIPE) for writer in (1, 2)]
+    try:
+        for writer in writers:
+            writer.communicate(timeout=60)
+    finally:
+        for writer in writers:
+            writer.kill()
+    assert [writer.returncode for writer in writers] == [0, 0]
+    labels = home.load().of(Acme).labels
+    assert set(labels) == {f"n{number}" for number in range(24)}
+    assert sorted(labels.values()) == [1] * 12 + [2] * 12
+
+
+def test_a_nested_value_goes_back_to_the_default(home: Home) -> None:
+    """Taking out the last entry below a key leaves nothing that a person would have to clean up first."""
+    loaded = home.load("acme: {retry: {attempts: 1}}\n")
+    for value in (None, 2, None, None):
+        loaded.write({"acme.retry.attempts": value})
+        assert loaded.of(Acme).retry == Retry(attempts=5 if value is None else value)
+    assert home.load("acme:\n  retry:\n    attempts:\nserver:\n").of(Acme) == Acme()
+
+
+def test_a_secret_within_a_part_is_a_secret(home: Home) -> None:
+    """A field is marked as secret when anything in it is, a part that holds itself too; it is the server's alone."""
+
+    fields = {field.key: field for field in home.load().fields()}
+    assert {key for key, field in fields.items() if field.secret} == {"server.password", "acme.api_key", "acme.vendors"}
+    assert fields["acme.vendors"].global_only
+    assert not fields["acme.url"].global_only
+    assert fields["server.port"].global_only
+    assert not is_secret(list[Knot])

@@ -6,7 +6,9 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Generator, Iterable, Mapping
+import threading
+from bisect import bisect_right
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -17,12 +19,6 @@ from .records import Secret
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 SHORTEST_HIDDEN = 8
-
-
-def default_home(env: Mapping[str, str]) -> Path:
-    """Return the home that `HALO_HOME` names, else `~/.halo`, as an absolute path."""
-    named = env.get("HALO_HOME", "").strip()
-    return Path(named).expanduser().absolute() if named else Path.home() / ".halo"
 
 
 def ensure_home(home: Path) -> Path:
@@ -46,7 +42,7 @@ def ensure_home(home: Path) -> Path:
 def read_secret(path: Path) -> str | None:
     """Return a secret file's text, or None when there is none."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes().decode()
     except FileNotFoundError:
         return None
 
@@ -132,14 +128,72 @@ class Redactor:
     """Replaces known secret values, of 8 characters or more, by their handles' names, escaped ones too."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
-        hidden = [secret for secret in secrets if len(secret.reveal()) >= SHORTEST_HIDDEN]
-        self._names = {form: repr(secret) for secret in hidden for form in _forms(secret.reveal())}
-        longest_first = sorted(self._names, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        self._lock = threading.Lock()
+        self._sources: dict[str, Sequence[set[Secret]]] = {}
+        self.learn("", secrets)
+
+    def learn(self, source: str, secrets: Iterable[Secret]) -> None:
+        """Hide a source's secrets from now on, and those that they replace; what was replaced before is forgotten."""
+        with self._lock:
+            found, known = set(secrets), self._sources.get(source, ())
+            if found in known:
+                return
+            self._sources[source] = (found, *known)[:2]
+            every = (secret for sets in self._sources.values() for each in sets for secret in each)
+            hidden = [secret for secret in every if len(secret.reveal()) >= SHORTEST_HIDDEN]
+            self._names = {form: repr(secret) for secret in hidden for form in _forms(secret.reveal())}
+            self._sorted = sorted(self._names)
+            self._longest = max(map(len, self._sorted), default=0)
+            # backwards, so that a secret comes before those that it begins with
+            self._pattern = re.compile("|".join(map(re.escape, reversed(self._sorted))) or r"(?!)")
 
     def __call__(self, text: str) -> str:
         """Return `text` without secrets."""
-        return self._pattern.sub(lambda found: self._names[found[0]], text)
+        return self._pattern.sub(lambda found: self._names.get(found[0], "<secret>"), text) if self._names else text
+
+    def stream(self) -> MaskedStream:
+        """Return what takes the secrets out of a text that comes in pieces."""
+        return MaskedStream(self)
+
+    def settled(self, text: str) -> int:
+        """Return the length of the beginning that is masked alike whatever follows: no secret may lie on its end."""
+        start = 0
+        while True:
+            found = self._pattern.search(text, start)
+            tails = range(max(start, len(text) - self._longest + 1), len(text))
+            begun = next((at for at in tails if self._is_begun(text[at:])), len(text))
+            if found is None or begun <= found.start():
+                return begun
+            start = found.end()
+
+    def _is_begun(self, tail: str) -> bool:
+        """Tell whether a secret begins with `tail` and goes on."""
+        forms = self._sorted
+        at = bisect_right(forms, tail)
+        return at < len(forms) and forms[at].startswith(tail)
+
+
+class MaskedStream:
+    """A text in pieces without secrets: joined, they are the joined text without secrets.
+
+    It holds back the shortest end of what it was fed that could begin a secret.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        """Return what can be shown now."""
+        text = self._held + text
+        cut = self._redactor.settled(text)
+        self._held = text[cut:]
+        return self._redactor(text[:cut])
+
+    def end(self) -> str:
+        """Return the rest."""
+        text, self._held = self._held, ""
+        return self._redactor(text)
 
 
 def _forms(value: str) -> set[str]:

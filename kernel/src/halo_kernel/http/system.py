@@ -16,6 +16,7 @@ from ..errors import BadInput, Conflict, NotFound, PluginFailed, Unauthorized
 from ..log import logger
 from ..records import OPERATOR, Exchange, HealthCheck, Offer, Principal, Reply, Route
 from ..settings import ServerSettings
+from .settings import SettingsDesk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -130,6 +131,7 @@ class System:
             post(path="/api/server/stop", handler=self.stop, summary="Stop the server", reply=Stopped),
             get(path="/api/models", handler=self.models, summary="List models and the choice", reply=ModelsStatus),
             get(path="/api/openapi.json", handler=self.openapi, summary="Describe all routes"),
+            *SettingsDesk(kernel=self.kernel).routes(),
         ]
 
     async def health(self, exchange: Exchange) -> Health:

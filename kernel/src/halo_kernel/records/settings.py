@@ -18,6 +18,10 @@ class Secret:
         """Return the secret itself; never log, store or send it anywhere but to its own service."""
         return self._value
 
+    def masked(self) -> str:
+        """Return what people may see of it: `AK****ST`, or `****` when it has less than 12 characters."""
+        return f"{self._value[:2]}****{self._value[-2:]}" if len(self._value) >= 12 else "****"
+
     def __repr__(self) -> str:
         return f"<secret {self._name}>"
 
@@ -35,8 +39,10 @@ class Section(Struct, frozen=True):
 
     A field is declared as `Annotated[T, msgspec.Meta(description="...", extra={...})]`; `extra` may hold `env` (a
     further environment variable's name), `restart: True`, `global_only: True`. A field of type `Secret | None` is
-    a secret.
+    a secret. `.halo/settings.yaml` of a workspace goes before the home's file, but not for secrets and what is
+    `global_only`: a field, or with the argument here all of them.
     """
 
     name: str
     type: type[Struct]
+    global_only: bool = False

@@ -11,7 +11,9 @@ from .sections import LimitSettings as LimitSettings
 from .sections import LogSettings as LogSettings
 from .sections import ModelSettings as ModelSettings
 from .sections import PluginSettings as PluginSettings
+from .sections import SecretSettings as SecretSettings
 from .sections import ServerSettings as ServerSettings
 from .sections import SessionSettings as SessionSettings
 from .values import Finding as Finding
+from .values import Reading as Reading
 from .values import SettingsField as SettingsField

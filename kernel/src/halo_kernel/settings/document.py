@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ from ..errors import BadFile, BadInput
 from ..records import Secret
 
 Keys = tuple[str, ...]
+LARGEST = 262_144
 _PLAIN = re.compile(r"(?!(?i:true|false|null|yes|no|on|off|y|n)$)[A-Za-z][A-Za-z0-9_./-]*")
 # characters that YAML forbids, or folds as line breaks, even between quotes
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -27,9 +29,12 @@ class SettingsFile:
         self.data, self._root = _parsed(path, text)
 
     @classmethod
-    def read(cls, path: Path) -> SettingsFile:
-        """Read the file as it is now."""
+    def read(cls, path: Path, *, is_strange: bool = False) -> SettingsFile:
+        """Read the file as it is now; one that `is_strange` may come from anybody: no link, no device, not large."""
         try:
+            found = path.lstat()
+            if is_strange and not (stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST):
+                raise BadFile(f"{path} must be a file, not a link, of at most {LARGEST} bytes", path=str(path))
             return cls(path, path.read_bytes().decode())
         except FileNotFoundError:
             return cls(path, "")
@@ -112,7 +117,8 @@ def _parsed(path: Path, text: str) -> tuple[dict[str, object], Any]:
     yaml: Any = YAML(typ="safe", pure=True)
     try:
         root = yaml.compose(text)
-        data = as_map(_tidy(yaml.constructor.construct_document(root))) if root else {}
+        data = as_map(yaml.constructor.construct_document(root)) if root else {}
+        data = data and (as_map(_tidy(data, iter(range(LARGEST)))) or {})
     except (YAMLError, ValueError, RecursionError) as error:  # ValueError: a date or number that looks right and is not
         raise _broken(path, text, error) from error
     if data is None:
@@ -132,13 +138,19 @@ def _broken(path: Path, text: str, error: Exception) -> BadFile:
     return BadFile(message, path=str(path), line=line, field=key, advice="correct that line")
 
 
-def _tidy(value: object) -> object:
-    """Return a value with text as all keys, and without keys that hold nothing: those mean the default."""
+def _tidy(value: object, room: Iterator[int]) -> object:
+    """Return a value with text as all keys, and without keys that hold nothing, down to None: those mean the default.
+
+    Raises `ValueError` when there is no `room`: a few aliases of aliases stand for more than fits into memory.
+    """
+    if next(room, None) is None:
+        raise ValueError("it holds too much")
     if isinstance(value, dict):
         entries = cast("dict[object, object]", value).items()
         known = {str(key).lower() if isinstance(key, bool) else str(key): each for key, each in entries}
-        return {key: _tidy(each) for key, each in known.items() if each is not None}
-    return [_tidy(each) for each in cast("list[object]", value)] if isinstance(value, list) else value
+        kept = {key: tidy for key, each in known.items() if (tidy := _tidy(each, room)) is not None}
+        return kept if kept or not known else None
+    return [_tidy(each, room) for each in cast("list[object]", value)] if isinstance(value, list) else value
 
 
 def _entry(node: Any, key: str) -> tuple[Any, Any] | None:

@@ -10,6 +10,7 @@ from ..egress import parse_allowed
 from ..records import Secret, Section
 
 _RESTART = {"restart": True}
+_ONCE = {"restart": True, "global_only": True}
 
 
 def _restart(variable: str) -> dict[str, object]:
@@ -45,22 +46,26 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
 class AgentSettings(Struct, frozen=True, kw_only=True):
     """How agents work."""
 
-    default: Annotated[str, Meta(description="Agent of a new session; empty: the workspace's best.")] = ""
-    max_retries: Annotated[int, Meta(ge=1, le=100, description="Attempts at one model call.")] = 5
-    max_steps: Annotated[int, Meta(ge=1, description="Model calls in one turn.")] = 100
+    default: Annotated[str, Meta(description="Agent of a new session; empty: the workspace's best.", extra=_ONCE)] = ""
+    max_retries: Annotated[int, Meta(ge=1, le=100, description="Attempts at one model call.", extra=_RESTART)] = 5
+    max_steps: Annotated[int, Meta(ge=1, description="Model calls in one turn.", extra=_RESTART)] = 100
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True):
     """Which model answers."""
 
-    default: Annotated[str, Meta(description="`<provider>/<id>`; empty: the best that can answer.")] = ""
-    idle_timeout: Annotated[float, Meta(gt=0, description="Seconds without data before a model call is cut.")] = 600.0
+    default: Annotated[str, Meta(description="`<provider>/<id>`; empty: the best that can answer.", extra=_ONCE)] = ""
+    idle_timeout: Annotated[
+        float, Meta(gt=0, description="Seconds without data before a model call is cut.", extra=_RESTART)
+    ] = 600.0
 
 
 class LimitSettings(Struct, frozen=True, kw_only=True):
     """How long things may get."""
 
-    tool_result_render_chars: Annotated[int, Meta(ge=100, description="Characters of a result for a model.")] = 8000
+    tool_result_render_chars: Annotated[
+        int, Meta(ge=100, description="Characters of a result for a model.", extra=_RESTART)
+    ] = 8000
 
 
 class LogSettings(Struct, frozen=True, kw_only=True):
@@ -90,6 +95,12 @@ class EgressSettings(Struct, frozen=True, kw_only=True):
             parse_allowed(entry)
 
 
+class SecretSettings(Struct, frozen=True, kw_only=True):
+    """Where secrets are kept."""
+
+    store: Annotated[Literal["file", "keyring"], Meta(description="Where new secrets go.")] = "file"
+
+
 class PluginSettings(Struct, frozen=True, kw_only=True):
     """Which plugins are loaded."""
 
@@ -99,12 +110,13 @@ class PluginSettings(Struct, frozen=True, kw_only=True):
 
 
 KERNEL_SECTIONS = (
-    Section("server", ServerSettings),
-    Section("session", SessionSettings),
+    Section("server", ServerSettings, global_only=True),
+    Section("session", SessionSettings, global_only=True),
     Section("agent", AgentSettings),
     Section("model", ModelSettings),
     Section("limits", LimitSettings),
-    Section("logging", LogSettings),
-    Section("egress", EgressSettings),
-    Section("plugins", PluginSettings),
+    Section("logging", LogSettings, global_only=True),
+    Section("egress", EgressSettings, global_only=True),
+    Section("secrets", SecretSettings, global_only=True),
+    Section("plugins", PluginSettings, global_only=True),
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
@@ -18,9 +18,13 @@ from ..manifests import suggest
 from ..records import Secret, Section
 from ..secrets import read_variable
 from .document import Keys, SettingsFile, as_map
+from .vault import resolve
 
 Names = Sequence[str]
+Env = Mapping[str, str]
+Sections = Sequence[tuple[str, Section]]
 _PLACEHOLDER = re.compile(r"<<([A-Za-z_][A-Za-z0-9_]*)>>")
+REFERENCE = re.compile(f"{_PLACEHOLDER.pattern}|keyring:.*")
 _BOUNDS = {
     "ge": ">=",
     "gt": ">",
@@ -43,29 +47,38 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class SettingsField:
-    """A setting for lists and forms. `value` is as it counts now, a secret as its handle; `source` says where from."""
+    """A setting for lists and forms. `value` is as it counts now, a secret as its handle; `source` says where from.
+
+    `written` is the text in the file if that is a reference, `<<NAME>>` or `keyring:…`. `schema` is the value's type,
+    and over HTTP its JSON Schema.
+    """
 
     key: str
     plugin: str
     description: str
     allowed: str
-    default: object
-    value: object
+    default: Any
+    value: Any
     source: str
     secret: bool
     restart: bool
     global_only: bool
     variables: Sequence[str]
+    written: str
+    schema: Any
 
 
 class Reading:
     """What one state of the file and the environment means: the values, and what was noticed on the way.
 
-    Raises `BadFile` or `BadInput` that names the key or the variable, and what it may hold.
+    With `base` the file is a workspace's, which says what differs from the home's. Raises `BadFile` or `BadInput` that
+    names the key or the variable, and what it may hold.
     """
 
-    def __init__(self, file: SettingsFile, env: Mapping[str, str], sections: Sequence[tuple[str, Section]]) -> None:
+    def __init__(self, file: SettingsFile, env: Env, sections: Sections, base: Reading | None = None) -> None:
         self.file = file
+        self.base = base
+        self._fields = {field.key: field for field in base.fields} if base else {}
         self.values: dict[type[Struct], Struct] = {}
         self.fields: list[SettingsField] = []
         self.secrets: list[Secret] = []
@@ -77,8 +90,9 @@ class Reading:
         for plugin, section in sections:
             raw = file.data.get(section.name)
             self._note_unknown(raw, section.type, (section.name,))
-            self._plugin = plugin
-            self.values[section.type] = self._struct(section.type(), raw, (section.name,))
+            self._plugin, self._is_global = plugin, section.global_only
+            defaults = base.values[section.type] if base else section.type()
+            self.values[section.type] = self._struct(defaults, raw, (section.name,))
 
     def _struct(self, defaults: Struct, raw: object, keys: Keys) -> Struct:
         given = {} if raw is None else as_map(raw)
@@ -97,39 +111,56 @@ class Reading:
         wanted, keys = info.type, (*parents, info.encode_name)
         if isinstance(default, Struct) and struct_of(wanted):
             return self._struct(default, raw, keys)
-        meta = _meta(wanted)
+        known = self._fields.get(".".join(keys))
+        field = self._over(known, wanted, keys, raw) if known else self._declared(wanted, keys, raw, default)
+        self.fields.append(field)
+        return field.value
+
+    def _declared(self, wanted: object, keys: Keys, raw: object, default: object) -> SettingsField:
+        meta, secret = _meta(wanted), is_secret(wanted)
         marks = meta.extra or {}
         variables = _variables(marks, keys)
         source, value = self._found(wanted, keys, variables, raw, default)
-        self.fields.append(
-            SettingsField(
-                key=".".join(keys),
-                plugin=self._plugin,
-                description=meta.description or "",
-                allowed=allowed(wanted),
-                default=default,
-                value=value,
-                source=source,
-                secret=is_secret(wanted),
-                restart=bool(marks.get("restart")),
-                global_only=bool(marks.get("global_only")),
-                variables=variables,
-            )
+        return SettingsField(
+            key=".".join(keys),
+            plugin=self._plugin,
+            description=meta.description or "",
+            allowed=allowed(wanted),
+            default=default,
+            value=value,
+            source=source,
+            secret=secret,
+            restart=bool(marks.get("restart")),
+            global_only=secret or self._is_global or bool(marks.get("global_only")),
+            variables=variables,
+            written=raw if isinstance(raw, str) and source == "file" and REFERENCE.fullmatch(raw) else "",
+            schema=wanted,
         )
-        return value
+
+    def _over(self, field: SettingsField, wanted: object, keys: Keys, raw: object) -> SettingsField:
+        """Return a setting with what the workspace says; secrets and such it cannot say, and variables go before."""
+        if raw is not None and field.global_only:
+            self._note(keys, f"{field.key} counts for the whole server and is not taken from a workspace")
+        if raw is None or field.global_only or field.source.startswith("environment"):
+            return field
+        return replace(field, value=self._checked(self._filled(raw, keys), wanted, keys), source="workspace")
 
     def _found(self, wanted: object, keys: Keys, names: Names, raw: object, default: object) -> tuple[str, object]:
         """Return where a setting's value comes from, and the value."""
         texts = ((name, read_variable(self._env, name)) for name in names)
         variable, text = next(((name, text) for name, text in texts if text is not None), ("", None))
-        if raw is None and text is None:
-            return "default", default
-        value = self._filled(raw, keys) if text is None else text
+        if text is None:
+            filled = self._filled(raw, keys)
+            return ("default", default) if raw is None else ("file", self._checked(filled, wanted, keys))
         try:
-            return f"environment {variable}" if variable else "file", self._converted(value, wanted, keys)
+            return f"environment {variable}", self._converted(text, wanted, keys)
         except ValueError as error:
-            if variable:
-                raise BadInput(f"{variable} must be {allowed(wanted)}", field=variable) from error
+            raise BadInput(f"{variable} must be {allowed(wanted)}", field=variable) from error
+
+    def _checked(self, value: object, wanted: object, keys: Keys) -> object:
+        try:
+            return self._converted(value, wanted, keys)
+        except ValueError as error:
             at, kind, found = _culprit(value, wanted, keys)
             raise self._bad(at, f"{'is missing: it ' if found is UNSET else ''}must be {allowed(kind)}") from error
 
@@ -140,14 +171,24 @@ class Reading:
             is_json = raw.strip().startswith(("[", "{"))
             raw = json.loads(raw) if is_json else [item.strip() for item in raw.split(",") if item.strip()]
 
-        def secret(text: str) -> Secret:
-            self.secrets.append(Secret(text, ".".join(keys)))
-            return self.secrets[-1]
+        return _convert(raw, wanted, lambda text: self._secret(text, keys))
 
-        return _convert(raw, wanted, secret)
+    def _secret(self, text: str, keys: Keys) -> Secret:
+        """Return the handle on a secret; one that the keyring does not give is empty, and remarked on."""
+        name = ".".join(keys)
+        try:
+            text = resolve(text, field=name)
+        except BadInput as error:
+            self._note(keys, f"{error.message}; {error.advice}")
+            text = ""
+        self.secrets.append(Secret(text, name))
+        return self.secrets[-1]
 
     def _filled(self, raw: object, keys: Keys) -> object:
-        """Return a value with `<<NAME>>` replaced by variables; one that is not set stays, and is remarked on."""
+        """Return a value with `<<NAME>>` replaced by variables; one that is not set stays, and is remarked on.
+
+        So does any in a workspace's file, which may come from a stranger.
+        """
         if isinstance(raw, dict):
             entries = cast("dict[str, object]", raw).items()
             return {key: self._filled(each, (*keys, key)) for key, each in entries}
@@ -155,9 +196,10 @@ class Reading:
             return [self._filled(each, (*keys, str(at))) for at, each in enumerate(cast("list[object]", raw))]
 
         def value(found: re.Match[str]) -> str:
-            given = read_variable(self._env, found[1])
+            given = None if self.base else read_variable(self._env, found[1])
             if given is None:
-                self._note(keys, f"the environment variable {found[1]} is not set")
+                why = "not filled in for a workspace" if self.base else "not set"
+                self._note(keys, f"the environment variable {found[1]} is {why}")
             return found[0] if given is None else given
 
         return _PLACEHOLDER.sub(value, raw) if isinstance(raw, str) else raw
@@ -236,9 +278,19 @@ def struct_of(wanted: object) -> type[Struct] | None:
     return bare if isinstance(bare, type) and issubclass(bare, Struct) else None
 
 
-def is_secret(wanted: object) -> bool:
-    """Tell whether a type is a secret's, or holds secrets."""
-    return bare_type(wanted) is Secret or any(is_secret(each) for each in get_args(bare_type(wanted)))
+def is_secret(wanted: object, around: Sequence[object] = ()) -> bool:
+    """Tell whether a type is a secret's, or holds secrets; `around` are the types that it lies in."""
+    bare, inner = bare_type(wanted), struct_of(wanted)
+    parts = [each.type for each in msgspec.structs.fields(inner)] if inner else get_args(bare)
+    return bare is Secret or (bare not in around and any(is_secret(each, (*around, bare)) for each in parts))
+
+
+def secret_texts(raw: object, wanted: object, keys: Keys) -> Iterator[tuple[Keys, str]]:
+    """Yield each secret in a value as it is written, with its keys."""
+    if isinstance(raw, str) and bare_type(wanted) is Secret:
+        yield keys, raw
+    for key, inner, kind in _parts(raw, wanted):
+        yield from secret_texts(inner, kind, (*keys, key))
 
 
 def allowed(wanted: object) -> str:

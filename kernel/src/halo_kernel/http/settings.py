@@ -1,0 +1,92 @@
+"""The kernel's routes that show and change settings."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct, json, to_builtins
+
+from ..errors import StorageUnavailable
+from ..records import Exchange, Route, Secret
+from ..settings import Finding, Reading, SettingsField
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..records import WorkspaceInfo
+    from ..runtime import Kernel
+
+
+class SettingsShown(Struct, frozen=True, kw_only=True):
+    """All settings of the server or of a workspace; `revision` names the state of the file that a change goes to."""
+
+    revision: str
+    settings: tuple[SettingsField, ...]
+    findings: tuple[Finding, ...]
+
+
+class SettingsWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """New values by dotted key, null for the default; refused when the file is not the one of `revision` any more."""
+
+    changes: dict[str, Any]
+    revision: str | None = None
+    workspace: str = ""
+
+
+class SettingsChanged(Struct, frozen=True, kw_only=True):
+    """The file's new revision, and whether something counts only from the next start."""
+
+    revision: str
+    restart: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsDesk:
+    """Answers the routes of the settings."""
+
+    kernel: Kernel
+
+    def routes(self) -> Sequence[Route]:
+        """Return the routes."""
+        show = Route(
+            method="GET", path="/api/settings", handler=self.show, summary="Show settings", reply=SettingsShown
+        )
+        change = replace(show, method="PATCH", handler=self.change, summary="Change settings", request=SettingsWanted)
+        return [show, replace(change, reply=SettingsChanged)]
+
+    async def show(self, exchange: Exchange) -> SettingsShown:
+        """Show all settings of the server, or of the workspace of the query, secrets masked."""
+        workspace = await self._workspace(exchange.query.get("workspace", ""))
+        return await asyncio.to_thread(lambda: _shown(self.kernel.settings.at(workspace)))
+
+    async def change(self, exchange: Exchange) -> SettingsChanged:
+        """Change all of the given settings, or none."""
+        wanted, settings = cast("SettingsWanted", exchange.body), self.kernel.settings
+        workspace = await self._workspace(wanted.workspace)
+
+        def write() -> SettingsChanged:
+            before = settings.fields(workspace)
+            revision = settings.write(wanted.changes, revision=wanted.revision, workspace=workspace)
+            pairs = zip(before, settings.fields(workspace), strict=True)
+            return SettingsChanged(revision=revision, restart=any(a.restart and a.value != b.value for a, b in pairs))
+
+        try:
+            return await asyncio.to_thread(write)
+        except OSError as error:
+            raise StorageUnavailable(f"The settings were not written: {error.strerror}.") from error
+
+    async def _workspace(self, name: str) -> WorkspaceInfo | None:
+        return await self.kernel.workspaces.get(name) if name else None
+
+
+def _shown(reading: Reading) -> SettingsShown:
+    plain = partial(to_builtins, enc_hook=Secret.masked)
+    schema = partial(json.schema, schema_hook=lambda kind: {"type": "string", "format": "password"})
+    fields = [
+        replace(each, default=plain(each.default), value=each.written or plain(each.value), schema=schema(each.schema))
+        for each in reading.fields
+    ]
+    return SettingsShown(revision=reading.file.revision, settings=tuple(fields), findings=tuple(reading.findings))
