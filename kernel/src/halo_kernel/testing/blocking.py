@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -75,14 +76,17 @@ class LoopWatch:
             self._over.wait(_TICK)
 
     def _await(self, beat: threading.Event) -> None:
-        """Wait for a beat. A tick counts as one, however late this thread wakes: then the machine was slow."""
+        """Wait for a beat. A tick counts as two at most, however late this thread wakes: then the machine was slow."""
         step, waited, starved, block = None, 0.0, 0.0, None
+        last = time.monotonic()
         while not beat.wait(_TICK) and not self._over.is_set():
             frames = [] if self._paused else _step(current_frames().get(self._ident))
             if not frames or frames[-1] is not step:
                 self.blocks += [block] if block else []
                 step, waited, starved, block = frames[-1] if frames else None, 0.0, self._starved(), None
-            waited += _TICK
+            now = time.monotonic()
+            waited += min(now - last, 2 * _TICK)
+            last = now
             seconds = waited - (self._starved() - starved)
             if frames and seconds >= self.limit:
                 block = replace(block, seconds=seconds) if block else self._look(seconds, frames)
