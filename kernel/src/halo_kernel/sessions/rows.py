@@ -23,6 +23,7 @@ from ..records import (
     SessionInfo,
     SessionMoved,
     SessionTitled,
+    TurnStarted,
     UsageRecorded,
     WorkspaceInfo,
 )
@@ -208,8 +209,10 @@ def after(info: SessionInfo, event: Event) -> SessionInfo:
     match event.body:
         case SessionTitled(title=title):
             info = replace(info, title=title)
-        case UsageRecorded(model=model):
+        case UsageRecorded(model=model, purpose="turn"):
             info = replace(info, model=model)
+        case TurnStarted():
+            info = replace(info, stopped=False, parked=False)
         case _:
             pass
     return replace(info, head=event.seq, updated_at=event.at)
