@@ -1,1 +1,1 @@
-"""Commands for people: up, run, init, sessions, status, stop, logs. The plugin adds no hook, only commands."""
+"""Commands for people: up, run, init, sessions, settings, status, stop, logs. The plugin adds no hook, only commands."""
