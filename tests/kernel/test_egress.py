@@ -138,7 +138,7 @@ def test_the_public_internet_stays_reachable(ip: ipaddress.IPv4Address) -> None:
 )
 async def test_what_is_listed_is_allowed(entry: str, host: str, ip: str, port: int) -> None:
     """A host, a domain, an address or a network opens itself, with a port only that one."""
-    known = host.rstrip(".")
+    known = host.rstrip(".").lower()
     gate = egress("8.8.8.8", entry, **{each.replace(".", "_"): [ip] for each in (known, host)})
     found = await gate.resolve(host, port)
     assert len(found) == 1

@@ -74,22 +74,16 @@ async def test_a_slow_reader_loses_the_oldest_and_knows_how_many(steps: list[int
     assert await taken(slow) == list(model)
 
 
-async def test_the_end_closes_every_subscription() -> None:
-    """When the server ends, readers that wait end; values that wait can still be taken."""
+async def test_what_waits_can_be_taken_after_the_end() -> None:
+    """A closed subscription gives what it has, then ends, every time it is asked."""
     live = Live()
-    idle, busy = live.subscribe("a:b"), live.subscribe("a:c")
-    live.publish("a:c", 1)
-    reader = asyncio.create_task(taken_all(idle))
-    await asyncio.sleep(0)
-    live.close()
-    assert await asyncio.wait_for(reader, 1) == []
-    assert await taken_all(busy) == [1]
+    subscription = live.subscribe("a:b")
+    live.publish("a:b", 1)
+    subscription.close()
+    live.publish("a:b", 2)
+    assert await taken(subscription) == [1]
     with pytest.raises(StopAsyncIteration):
-        await anext(busy)
-
-
-async def taken_all(subscription: Subscription) -> list[object]:
-    return [value async for value in subscription]
+        await anext(subscription)
 
 
 async def test_a_reader_that_was_cancelled_leaves_the_values() -> None:
@@ -125,7 +119,6 @@ async def test_a_dropped_subscription_is_gone() -> None:
 @pytest.mark.parametrize("topic", ["", "run", "cron:", ":run", "Cron:run", "cron:run:x", "cron run:x", "cron:run\n"])
 async def test_a_topic_has_a_form(topic: str) -> None:
     """A topic names its plugin, so that two plugins never meet on one by accident."""
-    for call in (lambda: Live().publish(topic, 1), lambda: Live().subscribe(topic)):
-        with pytest.raises(BadInput) as raised:
-            call()
-        assert raised.value.field == "topic"
+    with pytest.raises(BadInput) as raised:
+        Live().subscribe(topic)
+    assert raised.value.field == "topic"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterable, Callable, Collection, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterable, Callable, Collection
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from .contracts import Tx
@@ -50,11 +50,9 @@ class Blobs:
             raise NotFound(f"{uri!r} names no blob")
         return await asyncio.to_thread(_read, self._folder(workspace) / uri.removeprefix("blob:"))
 
-    @contextmanager
-    def hold(self, workspace: str) -> Generator[None]:
+    def hold(self, workspace: str) -> AbstractContextManager[None]:
         """See `contracts.Blobs.hold`."""
-        with locked(self._folder(workspace) / _LOCK, shared=True):
-            yield
+        return locked(self._folder(workspace) / _LOCK, shared=True)
 
     async def collect(self, workspace: str, named: Collection[str], now: int, *, erased: Collection[str] = ()) -> int:
         """Remove what is not `named` once it is 24 hours old, or at once if it was `erased`; return how many files.

@@ -27,10 +27,9 @@ _SPECIAL = (
     "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 "
     "192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/3 "
     "168.63.129.16/32 "  # public by its number, yet Azure's own door to each of its machines
-    "2001::/23 2001:db8::/32 2002::/16 3fff::/20"
+    "::/3 2001::/23 2001:db8::/32 2002::/16 3fff::/20 4000::/2 8000::/1"
 )
 _CLOSED = tuple(map(ip_network, _SPECIAL.split()))
-_UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")  # how a network without IPv4 reaches it: RFC 6052
 _ENTRY = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]+):(\d{1,5})")
 _NAME = re.compile(r"[^\s\0/\\@\[\]]+")  # a system's look-up ends a name at NUL, where a pattern would not
@@ -50,8 +49,7 @@ def parse_allowed(entry: str) -> Allowed:
 
 def is_public(ip: IP) -> bool:
     """Tell whether an address belongs to the public internet, and to no machine or network of one's own."""
-    ip = _translated(ip)
-    return (ip.version == 4 or ip in _UNICAST) and not any(ip in network for network in _CLOSED)
+    return not any(_translated(ip) in network for network in _CLOSED)
 
 
 async def look_up(host: str) -> Iterable[str]:
@@ -71,7 +69,7 @@ class Egress:
 
     async def resolve(self, host: str, port: int) -> Sequence[Address]:
         """See `contracts.Egress.resolve`."""
-        name = host.strip("[]")
+        name = host.strip("[]").rstrip(".").lower()
         try:
             if not _NAME.fullmatch(name):
                 raise ValueError("it is empty or holds what no name may")
@@ -80,18 +78,18 @@ class Egress:
             raise BadInput(f"{host!r} is no host: {error}", field="host") from error
         passed = [Address(host=name, ip=str(ip), port=port) for ip in found if self._may_dial(name, ip, port)]
         if not passed:
-            ip = next(iter(found))
-            target = f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}"
-            why = f"{name} leads to {ip}, an address of this machine, its network or its cloud, and no public one"
-            raise Forbidden(why, advice=f"to allow it, add {name}, {target} or a network to the setting egress.allow")
+            why = f"leads to {next(iter(found))}, an address of this machine, its network or its cloud, no public one"
+            advice = (
+                f"to allow it, add the host, the address or its network, or one of them with :{port}, to egress.allow"
+            )
+            raise Forbidden(f"{name} {why}", advice=advice)
         return passed
 
     def _may_dial(self, host: str, ip: IP, port: int) -> bool:
-        name, forms = host.lower().rstrip("."), (ip, _translated(ip))
+        listed = [target for target, only in map(parse_allowed, self._allow()) if only in (0, port)]
         return is_public(ip) or any(
-            only in (0, port)
-            and (fnmatchcase(name, target) if isinstance(target, str) else any(form in target for form in forms))
-            for target, only in map(parse_allowed, self._allow())
+            fnmatchcase(host, target) if isinstance(target, str) else ip in target or _translated(ip) in target
+            for target in listed
         )
 
     def resolver(self) -> Any:

@@ -48,7 +48,7 @@ class Live:
 
     def publish(self, topic: str, value: object) -> None:
         """See `contracts.Live.publish`."""
-        for each in tuple(self._topics.get(_checked(topic), ())):
+        for each in tuple(self._topics.get(topic, ())):
             if not each.closed:
                 each.missed += len(each.waiting) == _HELD
                 each.waiting.append(value)
@@ -56,17 +56,8 @@ class Live:
 
     def subscribe(self, topic: str) -> Subscription:
         """See `contracts.Live.subscribe`."""
+        if not _TOPIC.fullmatch(topic):
+            raise BadInput(f"{topic!r} is no topic: a topic is <plugin>:<noun>, in small letters", field="topic")
         subscription = Subscription()
-        self._topics.setdefault(_checked(topic), WeakSet()).add(subscription)
+        self._topics.setdefault(topic, WeakSet()).add(subscription)
         return subscription
-
-    def close(self) -> None:
-        """End every subscription."""
-        for each in [each for topic in self._topics.values() for each in topic]:
-            each.close()
-
-
-def _checked(topic: str) -> str:
-    if not _TOPIC.fullmatch(topic):
-        raise BadInput(f"{topic!r} is no topic: a topic is <plugin>:<noun>, in small letters", field="topic")
-    return topic

@@ -51,15 +51,16 @@ class Supervisor:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run `work` as the task `name`."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
-    def keep(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+    def keep(self, name: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         """Run `work` as the task `name`, again whenever it fails, after a wait that doubles up to a minute."""
-        self.spawn(name, self._kept(name, work))
+        return self.spawn(name, self._kept(name, work))
 
     async def _kept(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         wait = _FIRST_WAIT
@@ -81,11 +82,5 @@ class Supervisor:
 
     async def close(self) -> None:
         """Cancel what runs; what is deaf is left behind by name after 3 s."""
-        tasks = set(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if not tasks:
-            return
-        _, late = await asyncio.wait(tasks, timeout=_END_SECONDS)
-        for task in late:
-            logger("supervisor").warning("left behind: it ignores its cancel", task=task.get_name())
+        ends = [end_task(task, name=task.get_name(), within=_END_SECONDS) for task in self._tasks]
+        await asyncio.gather(*ends)

@@ -1,6 +1,5 @@
 """Frozen values that cross the kernel's boundary."""
 
-from .blobs import *  # noqa: F403
 from .deliveries import *  # noqa: F403
 from .events import *  # noqa: F403
 from .health import *  # noqa: F403

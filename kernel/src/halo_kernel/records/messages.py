@@ -40,6 +40,19 @@ class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="type"):
     error: bool = False
 
 
+class BlobRef(Struct, frozen=True, kw_only=True):
+    """Stands for a large value beside the journal: `uri` is `blob:<sha256>`, `size` counts bytes."""
+
+    uri: str
+    size: int
+    media_type: str
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the value, in lower-case hex."""
+        return self.uri.removeprefix("blob:")
+
+
 Block = Text | Thinking | ToolCall | ToolResult
 
 
