@@ -18,8 +18,7 @@ from keyring.errors import KeyringLocked, PasswordDeleteError
 from msgspec import Meta, Struct
 
 from halo_kernel import BadInput, Secret, Secrets, Section
-from halo_kernel.settings import KERNEL_SECTIONS, LoadedSettings, load_settings
-from halo_kernel.settings.vault import KeptSecrets
+from halo_kernel.settings import KERNEL_SECTIONS, KeptSecrets, LoadedSettings, load_settings
 
 
 class Memory(KeyringBackend):

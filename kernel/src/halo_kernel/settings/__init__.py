@@ -17,3 +17,4 @@ from .sections import SessionSettings as SessionSettings
 from .values import Finding as Finding
 from .values import Reading as Reading
 from .values import SettingsField as SettingsField
+from .vault import KeptSecrets as KeptSecrets

@@ -34,6 +34,7 @@ class LoadedSettings:
     def __init__(self, home: Path, sections: Sections, env: Env) -> None:
         self.home = home
         self.redactor = Redactor()
+        self._file = home / "secrets" / FILE
         self._env = dict(env)
         self._lock = threading.Lock()
         self._refused = {each.type: why for plugin, each in sections if (why := _refusal(plugin, each, sections))}
@@ -81,9 +82,8 @@ class LoadedSettings:
 
     def reload(self) -> None:
         """Read the file again. Raises `BadFile` and keeps what counted before."""
-        path = self._path()
-        stamp, reading = _stamp(path), self._reading(path)
-        self._seen[path] = stamp, reading
+        stamp, reading = _stamp(self._file), self._reading(self._file)
+        self._seen[self._file] = stamp, reading
 
     def write(
         self, changes: Mapping[str, object], *, revision: str | None = None, workspace: WorkspaceInfo | None = None
@@ -91,7 +91,7 @@ class LoadedSettings:
         """See `contracts.Settings.write`. Comments and unknown keys stay; what is refused leaves the file as it was."""
         ensure_home(self.home)
         path, base = self._path(workspace), None if workspace is None else self.at()
-        with self._lock, locked(self._path()):
+        with self._lock, locked(self._file):
             file = SettingsFile.read(path, is_strange=base is not None)
             if revision is not None and revision != file.revision:
                 raise Conflict("the settings were changed meanwhile", advice="read them again, then repeat the change")
@@ -110,8 +110,8 @@ class LoadedSettings:
             self._seen[path] = None, reading
             return self.at(workspace).file.revision
 
-    def _path(self, workspace: WorkspaceInfo | None = None) -> Path:
-        return Path(workspace.path, ".halo", FILE) if workspace else self.home / "secrets" / FILE
+    def _path(self, workspace: WorkspaceInfo | None) -> Path:
+        return Path(workspace.path, ".halo", FILE) if workspace else self._file
 
     def _reading(self, path: Path, base: Reading | None = None, file: SettingsFile | None = None) -> Reading:
         file = file or SettingsFile.read(path, is_strange=base is not None)

@@ -57,7 +57,9 @@ def _keyring(act: str, reference: str, *values: str, field: str) -> str | None:
     except Exception as error:  # each system's keyring raises its own
         is_missing, instead = isinstance(error, ImportError), "unlock it, or: halo settings set secrets.store file"
         advice = "pip install 'halo-kernel[keyring]'" if is_missing else instead
-        raise BadInput(f"{field}: the keyring cannot be used: {error}", field=field, advice=advice) from error
+        raise BadInput(
+            f"{field}: the keyring cannot be used: {str(error).rstrip('.')}", field=field, advice=advice
+        ) from error
     return found
 
 
