@@ -151,7 +151,8 @@ def test_a_server_in_the_background_is_found_shown_and_stopped(halo: Halo, tmp_p
     again = halo.run("up", "--no-browser", cwd=second.path)
     assert again.code == 0
     assert f"runs already at {presence['url']}" in again.out
-    assert halo.processes() == [presence["pid"]]
+    supervisor = json.loads((halo.halo_home / "global" / "supervisor.json").read_text())["pid"]
+    assert sorted(halo.processes()) == sorted([presence["pid"], supervisor])
     visitor = Visitor(re.search(r"http://\S+token=\S+", again.out)[0])  # type: ignore[index]
     frames = visitor.ask(QUESTION)
     assert tools_of(frames)[0] == "file_list"
@@ -186,7 +187,7 @@ def test_a_reader_that_goes_leaves_the_server_in_the_background(halo: Halo, tmp_
     for _ in range(2):
         up = deaf(halo, *words, cwd=tree.path)
         assert (up.communicate(timeout=60)[1], up.returncode) == (b"", 0)
-        assert len(halo.processes()) == 1
+        assert len(halo.processes()) == 2  # it, and its supervisor
     shown = subprocess.run(
         f"set -o pipefail; '{halo.program[-1]}' up --no-browser | head -1",
         shell=True,

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from halo_kernel.testing.openai_server import ScriptedCall
+
 from .commands import Done, Halo, Running
 from .conftest import a_person
 from .models import ModelServer, Script
@@ -151,6 +153,93 @@ def test_a_session_is_named_resumed_and_begun(served: Halo, model: ModelServer, 
     listed = served.run("sessions", cwd=tree.path)
     assert [line.split()[0] for line in listed.out.splitlines()] == [other, begun, "my-own.id"]
     assert "the fifth" in listed.out and "the third" in listed.out
+
+
+def test_72_a_session_that_is_new_gets_exactly_that_id(person: Halo, model: ModelServer, tree: Tree) -> None:
+    """Statement 72: `-s` with an id that nobody has makes the session under it; one that cannot be an id makes none."""
+    names = ("newid", "web_1:of.mine")
+    for name in names:
+        told = answer(person.run("run", "-s", name, "--format", "json", "speak", cwd=tree.path))
+        assert told["sessionId"] == name
+    refused = person.run("run", "-s", "new id", "speak", cwd=tree.path)
+    assert refused.code == 1 and refused.err.startswith("halo: a session id has ")
+    listed = person.run("sessions", cwd=tree.path).out.splitlines()
+    assert [line.split("  ")[0] for line in listed] == list(reversed(names))
+
+
+def test_72_an_error_ends_it_with_1_whatever_was_said_before(person: Halo, model: ModelServer, tree: Tree) -> None:
+    """Statement 72: a turn that fails after it has said something prints that and the error, and ends with 1."""
+    for words in ((), ("--format", "json")):
+        model.say(Script(text="I look around.", calls=(ScriptedCall(name="file_list", arguments={"path": "."}),)))
+        model.say(*[Script(status=400, body='{"error": {"message": "no such parameter"}}')] * 2)
+        done = person.run("run", "--new", *words, "speak", cwd=tree.path)
+        assert done.code == 1
+        if words:
+            told = json.loads(done.out)
+            assert told["text"] == "I look around." and "no such parameter" in told["error"]
+        else:
+            assert done.out == "I look around.\n"
+            assert done.err.startswith("halo: ") and "no such parameter" in done.err
+        model.forget()
+
+
+MARKDOWN = "# Found\n\n* **bold** and `code`\n\n| a | b |\n|---|---|\n| 1 | <2> |\n\n```python\nprint('\\x1b')\n```"
+
+
+def test_73_what_is_piped_is_the_markdown_of_the_last_answer(person: Halo, model: ModelServer, tree: Tree) -> None:
+    """Statement 73: neither what was said before the tools nor any styling is in the output; JSON has the same text."""
+    found = []
+    for words in ((), ("--format", "json")):
+        call = ScriptedCall(name="file_list", arguments={"path": "."})
+        model.say(Script(text="I look around.", calls=(call,)), Script(text=MARKDOWN, pieces=7))
+        done = person.run("run", "--new", *words, "speak", cwd=tree.path)
+        assert done.code == 0, done
+        found.append(json.loads(done.out)["text"] if words else done.out.removesuffix("\n"))
+    assert found == [MARKDOWN, MARKDOWN]
+
+
+def test_73_of_merged_turns_the_last_one_s_answer_is_printed(served: Halo, model: ModelServer, tree: Tree) -> None:
+    """Statement 73: a turn that gave way to a second message is followed, and both commands print the common answer."""
+    call = ScriptedCall(name="file_list", arguments={"path": "."})
+    model.say(Script(text="I look around, slowly.", calls=(call,), pieces=5, delay=0.4))
+    first = served.start("run", "-s", "merged", "the first", cwd=tree.path)
+    while not model.times:
+        time.sleep(0.02)
+    model.say(*[Script(text="# For both")] * 2)
+    second = served.run("run", "-s", "merged", "the second", cwd=tree.path)
+    assert (second.code, second.out) == (0, "# For both\n")
+    done = first.end()
+    assert (done.code, done.out) == (0, "# For both\n")
+    assert len(model.requests) == 2
+    assert turns(tree, "merged") == ["yielded", "succeeded"]
+
+
+@pytest.mark.parametrize("stdin", ["", "< /dev/null", "<&-"])
+def test_74_without_stdin_and_prompt_it_ends_with_1(person: Halo, model: ModelServer, tree: Tree, stdin: str) -> None:
+    """Statement 74: with nothing to say there is one sentence and 1; no model is asked."""
+    words = f"'{person.program[-1]}' run {stdin}"
+    if stdin:
+        done = subprocess.run(words, shell=True, env=person.env, cwd=tree.path, capture_output=True, text=True)
+        code, told = done.returncode, done.stdout + done.stderr
+    else:
+        on_terminal = person.start("run", cwd=tree.path, terminal=True).end()
+        code, told = on_terminal.code, on_terminal.out
+    assert code == 1
+    assert told.startswith("halo: there is no prompt: ") and told.count("\n") == 1
+    assert len(model.requests) == 0
+
+
+def test_a_slow_answer_is_waited_for_in_sight(served: Halo, model: ModelServer, tree: Tree) -> None:
+    """On a terminal a line shows after two seconds that the answer is waited for, and goes; a pipe gets none."""
+    for terminal in (True, False):
+        model.say(Script(text="late", first_delay=3.2))
+        done = served.start("run", "--new", "speak", cwd=tree.path, terminal=terminal).end()
+        assert done.code == 0
+        if terminal:
+            shown, _, rest = done.out.rpartition("\r")
+            assert "Waiting for the answer; Ctrl-C stops it … 2 s" in shown and rest == "late\n"
+        else:
+            assert (done.out, done.err) == ("late\n", "")
 
 
 def test_an_agent_is_chosen(served: Halo, model: ModelServer, tree: Tree) -> None:

@@ -12,9 +12,10 @@ import pytest
 
 from halo_cli.run import _options as run_options
 from halo_cli.run import _prompt
+from halo_cli.start import start_supervised
 from halo_cli.up import _options as up_options
 from halo_cli.up import _server_options
-from halo_kernel import BadInput
+from halo_kernel import BadInput, HaloError
 
 COMMANDS = {
     entry.name: entry
@@ -30,7 +31,7 @@ def load(name: str) -> Callable[[Sequence[str]], int]:
 
 def test_the_commands_are_those_of_the_readme() -> None:
     """The distribution brings these commands, no more and no fewer."""
-    assert set(COMMANDS) == {"up", "run", "init", "sessions", "status", "stop", "logs"}
+    assert set(COMMANDS) == {"up", "run", "init", "sessions", "settings", "status", "stop", "logs"}
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -119,8 +120,43 @@ def test_a_pipe_that_is_no_text_is_an_error(tmp_path, monkeypatch: pytest.Monkey
             _prompt([os.fsdecode(b"\xff")])
 
 
+def test_commands_load_without_what_windows_lacks() -> None:
+    """On a system without POSIX locks, terminals and signals every module loads, and there is no supervisor."""
+    code = """
+import os, pkgutil, signal, sys
+sys.modules.update(fcntl=None, pty=None, pwd=None, resource=None, termios=None, tty=None)
+for name in ("SIGCHLD", "SIGHUP", "SIGKILL", "SIGURG", "pthread_kill", "pthread_sigmask", "sigwait"):
+    delattr(signal, name)
+del os.fork
+import halo_cli
+for module in pkgutil.iter_modules(halo_cli.__path__):
+    __import__(f"halo_cli.{module.name}")
+from pathlib import Path
+from halo_cli.supervision import clear, is_supervised
+assert not is_supervised(Path("nowhere"))
+clear(Path("nowhere"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_background_server_is_refused_where_there_is_none(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere than on a POSIX system `-d` says what to do instead, and makes nothing."""
+    home = tmp_path / "home"
+    with monkeypatch.context() as elsewhere, pytest.raises(HaloError, match="no servers in the background"):
+        elsewhere.setattr("halo_cli.start.os.name", "nt")
+        start_supervised([], home=home)
+    assert not home.exists()
+
+
 def test_commands_import_nothing_heavy() -> None:
-    """Loading every command imports the kernel's light parts only: no server, no database, no SDK."""
+    """Loading every command imports the kernel's light parts only: no server, no database, no SDK.
+
+    The supervisor, which stays, imports nothing of the kernel before it needs it.
+    """
+    code = "import sys, halo_cli.supervisor; print(*sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert [name for name in out.split() if name.startswith(("halo_kernel.", "msgspec", "http"))] == []
     modules = ", ".join(entry.value.partition(":")[0] for entry in COMMANDS.values())
     code = f"import sys, {modules}; print(*{{name.partition('.')[0] for name in sys.modules}})"
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout

@@ -69,13 +69,14 @@ def test_a_log_that_was_emptied_is_begun_anew(path: Path) -> None:
     assert list(log.more()) == ["short"]
 
 
-def test_nothing_is_lost_or_doubled_by_rotation(path: Path) -> None:
-    """Read at any moments while a real handler rotates, every line comes exactly once and in order."""
-    draw = random.Random(4)
-    handler = RotatingFileHandler(path, maxBytes=400, backupCount=2)
+@pytest.mark.parametrize("seed", range(5))
+def test_nothing_is_lost_or_doubled_by_rotation(path: Path, seed: int) -> None:
+    """Read at any moments while a real handler rotates, some times at once, every line comes once and in order."""
+    draw = random.Random(seed)
+    handler = RotatingFileHandler(path, maxBytes=400, backupCount=9)
     log, seen, number = GrowingLog(path), list[str](), 0
     for _ in range(200):
-        for _ in range(draw.randrange(12)):
+        for _ in range(draw.choice([1, 12, 60])):
             handler.emit(
                 logging.LogRecord("x", logging.INFO, "", 0, f"line {number} {'.' * draw.randrange(30)}", (), None)
             )
@@ -83,3 +84,32 @@ def test_nothing_is_lost_or_doubled_by_rotation(path: Path) -> None:
         seen += [line.split(" .")[0].strip() for line in log.more()]
     handler.close()
     assert seen == [f"line {each}" for each in range(number)]
+
+
+def test_a_reader_that_slept_too_long_goes_on_with_the_oldest_file(path: Path) -> None:
+    """When its file has been deleted by rotation, what is left comes once and in order."""
+    path.write_text("read\n")
+    log = GrowingLog(path)
+    assert list(log.more()) == ["read"]
+    with path.open("a") as file:
+        file.write("written to it later\n")
+    path.unlink()
+    for name, text in ((".2", "oldest\n"), (".1", "older\nbroken off"), ("", "newest\n")):
+        path.with_name(path.name + name).write_text(text)
+    assert list(log.more()) == ["written to it later", "oldest", "older", "broken off", "newest"]
+    assert list(log.more()) == []
+
+
+def test_a_rotation_at_any_moment_between_two_looks_changes_nothing(path: Path) -> None:
+    """Each rename of a rotation by itself, and the moment without a newest file, leave the order as it is."""
+    files = [path, *(path.with_name(f"{path.name}.{number}") for number in (1, 2, 3))]
+    path.write_text("0\n")
+    log, seen = GrowingLog(path), list[str]()
+    for round in range(1, 6):
+        for old, new in ((2, 3), (1, 2), (0, 1)):
+            if files[old].exists():
+                files[old].replace(files[new])
+            seen += log.more()
+        path.write_text(f"{round}\n")
+    seen += log.more()
+    assert seen == [str(each) for each in range(6)]

@@ -8,13 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from halo_cli import init, run, sessions, status, stop, up
-from halo_cli.launch import ServerFailed, end, start, wait
+from halo_cli.launch import end, wait
+from halo_cli.start import ServerFailed, start, start_supervised
 from halo_cli.terminal import model_line
 from halo_kernel import HaloError, NotFound, default_home, find_server
 
@@ -32,8 +33,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def server(home: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A server in the background."""
-    process, _ = start(["--port", "0"], home=home, detach=True)
+    """A server of this process."""
+    process, _ = start(["--port", "0"], home=home)
     yield process
     if process.poll() is None:
         process.kill()
@@ -42,20 +43,22 @@ def server(home: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_a_server_is_started_and_ended(home: Path) -> None:
     """`start` returns when the server answers; `end` ends it cleanly."""
-    process, client = start(["--port", "0"], home=home, detach=False)
+    process, client = start(["--port", "0"], home=home)
     assert client.get("/api/server")["pid"] == process.pid
     assert end(process) == 0
     assert find_server(home) is None
 
 
-@pytest.mark.parametrize("detach", [False, True])
-def test_a_server_that_does_not_start_says_why(home: Path, detach: bool, capfd: pytest.CaptureFixture[str]) -> None:
-    """Its own sentence reaches the person: through the error when it is detached, on stderr when it is not."""
+@pytest.mark.parametrize("begin", [start, start_supervised])
+def test_a_server_that_does_not_start_says_why(
+    home: Path, begin: Callable[..., object], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its own sentence reaches the person: through the error when it is in the background, else on stderr."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ServerFailed) as failed:
-            start(["--port", str(port)], home=home, detach=detach)
-    said = failed.value.message if detach else capfd.readouterr().err
+            begin(["--port", str(port)], home=home)
+    said = failed.value.message if begin is start_supervised else capfd.readouterr().err
     assert f"Port {port} on 127.0.0.1 is taken" in said
     assert "Traceback" not in said
 
@@ -85,7 +88,7 @@ def test_a_deaf_server_is_killed_by_force(
 ) -> None:
     """A server that hangs is left alone, and killed with `--force`; neither waits for its answer."""
     server.send_signal(signal.SIGSTOP)
-    monkeypatch.setattr(stop, "_PATIENCE", 0.3)
+    monkeypatch.setattr(stop, "PATIENCE", 0.3)
     monkeypatch.setattr(stop, "_FORCED_PATIENCE", 0.3)
     assert stop.command([]) == 1
     assert "`halo stop --force` kills it" in capsys.readouterr().err

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from halo_kernel import WorkspaceUnusable, connect, wanted_plugins
+from halo_kernel import WorkspaceUnusable
 
-from .workspaces import open_workspace
+from .terminal import answer
+from .workspaces import open_workspace, reach
 
 
 def command(argv: Sequence[str]) -> int:
@@ -22,7 +22,7 @@ def command(argv: Sequence[str]) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise WorkspaceUnusable(f"the folder {folder} cannot be made: {error.strerror}") from error
-    with connect(only=wanted_plugins(os.environ)) as client:
+    with reach() as client:
         _, path = open_workspace(client, folder)
-        print(f"{path} is a workspace. Its own files are in {path}/.halo; `halo up` opens it in the browser.")
+        answer(f"{path} is a workspace. Its own files are in {path}/.halo; `halo up` opens it in the browser.")
     return 0

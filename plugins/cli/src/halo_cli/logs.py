@@ -7,14 +7,16 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from halo_kernel import default_home
 
-from .terminal import note
+from .terminal import answer, note
 
 _STEP = 0.25
+_MOST = 100
 
 
 def command(argv: Sequence[str]) -> int:
@@ -36,7 +38,7 @@ def command(argv: Sequence[str]) -> int:
 
 
 class GrowingLog:
-    """A log file that somebody writes, and sometimes renames to begin a new one."""
+    """A log that somebody writes: now and then the file is renamed to `<name>.1`, `.1` to `.2`, and a new one begun."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -48,18 +50,19 @@ class GrowingLog:
         return deque(self.more(), maxlen=count)
 
     def more(self) -> Iterable[str]:
-        """Yield the lines that were ended since the last call: first those of the file that was renamed meanwhile."""
-        if self._file is not None:
+        """Yield the lines that were ended since the last call, through all files that were renamed meanwhile."""
+        if self._file is None:
+            self._file = _opened(self._path)
+        while self._file is not None:
             yield from self._lines(self._file)
-            if not self._renamed(self._file):
+            following = self._following(self._file)
+            if following is None:
                 return
+            yield from self._lines(self._file)  # what was written before it was renamed
+            if self._begun:
+                yield _text(self._begun)
             self._file.close()
-            self._file, self._begun = None, b""
-        try:
-            self._file = self._path.open("rb")
-        except FileNotFoundError:
-            return
-        yield from self._lines(self._file)
+            self._file, self._begun = following, b""
 
     def _lines(self, file: BinaryIO) -> Iterable[str]:
         if os.fstat(file.fileno()).st_size < file.tell():  # emptied in place
@@ -69,19 +72,48 @@ class GrowingLog:
             if not piece.endswith(b"\n"):
                 self._begun += piece
                 return
-            yield (self._begun + piece).decode("utf-8", "replace").rstrip("\r\n")
+            yield _text(self._begun + piece)
             self._begun = b""
 
-    def _renamed(self, file: BinaryIO) -> bool:
-        try:
-            return not os.path.samestat(os.fstat(file.fileno()), self._path.stat())
-        except FileNotFoundError:
-            return True
+    def _following(self, file: BinaryIO) -> BinaryIO | None:
+        """Return the file that was begun after one that was renamed, opened; None while there is none."""
+        while (place := self._place(file)) != 0:
+            following = _opened(self._numbered(self._oldest() if place is None else place - 1))
+            if following is None or self._place(file) == place:  # else all were renamed once more while we looked
+                return following
+            following.close()
+        return None
+
+    def _place(self, file: BinaryIO) -> int | None:
+        """Return how often a file was renamed, None when it has been deleted since."""
+        mine = os.fstat(file.fileno())
+        for number in range(_MOST + 1):  # upwards, as they are renamed, so that none slips by
+            with suppress(FileNotFoundError):
+                if os.path.samestat(mine, self._numbered(number).stat()):
+                    return number
+        return None
+
+    def _oldest(self) -> int:
+        return max((number for number in range(1, _MOST + 1) if self._numbered(number).exists()), default=0)
+
+    def _numbered(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}") if number else self._path
+
+
+def _opened(path: Path) -> BinaryIO | None:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        return None
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "replace").rstrip("\r\n")
 
 
 def _print(lines: Iterable[str]) -> None:
     for line in lines:
-        print(line, flush=True)
+        answer(line)
 
 
 def _count(text: str) -> int:

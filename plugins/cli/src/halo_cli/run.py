@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
-from halo_kernel import BadInput, Client, HaloError, connect, wanted_plugins
+from halo_kernel import BadInput, Client, HaloError
 
 from .follow import Reply, follow
+from .progress import waiting
 from .signals import Signalled, signals
-from .terminal import note, plain, shown
-from .workspaces import choose_folder, open_workspace, session_path
+from .terminal import answer, note, plain, shown
+from .workspaces import choose_folder, open_workspace, reach, session_path
 
 
 def command(argv: Sequence[str]) -> int:
@@ -30,7 +30,7 @@ def command(argv: Sequence[str]) -> int:
 
 
 def _run(options: argparse.Namespace, text: str) -> int:
-    with connect(local=options.local, only=wanted_plugins(os.environ)) as client:
+    with reach(local=options.local) as client:
         path, name = "", ""
         try:
             path, name = _session(client, options)
@@ -82,7 +82,9 @@ def _latest(client: Client, base: str, agent: str | None) -> str:
 def _ask(client: Client, path: str, text: str, *, verbose: bool) -> Reply:
     receipt = client.post(f"{path}/messages", {"text": text})
     watch: Callable[[str], None] = _watch if verbose else lambda piece: None
-    reply = follow(client.stream(f"{path}/stream", after=receipt["cursor"]), receipt["row"], watch=watch)
+    quiet = nullcontext() if verbose else waiting("Waiting for the answer; Ctrl-C stops it", in_pipe=False)
+    with quiet:
+        reply = follow(client.stream(f"{path}/stream", after=receipt["cursor"]), receipt["row"], watch=watch)
     if verbose:
         _watch("\n")
     return reply
@@ -100,17 +102,17 @@ def _interrupt(client: Client, path: str) -> None:
 
 def _print(reply: Reply, session: str, format: str) -> None:
     if format == "json":
-        answer = {
+        found = {
             "text": reply.text,
             "sessionId": session,
             "toolCalls": reply.tools,
             "usage": reply.usage,
             "error": reply.error or None,
         }
-        print(shown(json.dumps(answer, ensure_ascii=False, indent=2), sys.stdout))
+        answer(json.dumps(found, ensure_ascii=False, indent=2))
         return
     if reply.text:
-        print(shown(reply.text, sys.stdout))
+        answer(reply.text)
     if reply.outcome != "succeeded":
         note("halo: " + (reply.error or f"the turn was {reply.outcome or 'not finished'}"))
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Sequence
 from datetime import datetime
 
-from halo_kernel import connect, wanted_plugins
-
-from .terminal import note, shown
-from .workspaces import choose_folder, open_workspace, session_path
+from .terminal import answer, note
+from .workspaces import choose_folder, open_workspace, reach, session_path
 
 
 def command(argv: Sequence[str]) -> int:
@@ -21,12 +17,12 @@ def command(argv: Sequence[str]) -> int:
     )
     parser.add_argument("-w", "--workspace", metavar="DIR", help="folder of the workspace (default: the current one)")
     options = parser.parse_args(list(argv))
-    with connect(only=wanted_plugins(os.environ)) as client:
+    with reach() as client:
         workspace, _ = open_workspace(client, choose_folder(options.workspace))
         rows = client.get(f"{session_path(workspace)}?limit=200")["sessions"]
     for row in rows:
         when = datetime.fromtimestamp(row["updated_at"] / 1000).strftime("%Y-%m-%d %H:%M:%S")
-        print(shown(f"{row['id']}  {when}  {row['title'][:40]}", sys.stdout))
+        answer(f"{row['id']}  {when}  {row['title'][:40]}")
     if not rows:
         note("No sessions found.")
     return 0

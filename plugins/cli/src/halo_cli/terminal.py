@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import suppress
 from typing import Any, TextIO
 
-from halo_kernel import BadInput
+from halo_kernel import BadInput, HaloError
 
 # C0 but for tab and newline, DEL, C1, and what turns the direction of writing: they would act instead of being read.
 _ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+class Unwritable(HaloError):
+    """Standard output takes nothing more, such as on a full disk."""
 
 
 def note(text: str) -> None:
@@ -20,12 +25,21 @@ def note(text: str) -> None:
 
 def say(text: str) -> None:
     """Print a line on stdout for whoever listens: when the reader has gone, it and what follows are lost quietly."""
+    with suppress(BrokenPipeError):
+        answer(text)
+
+
+def answer(text: str) -> None:
+    """Print on stdout what was asked for. Raises `BrokenPipeError`, or `Unwritable` for one that takes nothing more."""
     try:
-        print(text, flush=True)
-    except BrokenPipeError:
+        print(shown(text, sys.stdout), flush=True)
+    except OSError as error:
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, sys.stdout.fileno())  # what is left must not fail again at exit
         os.close(nowhere)
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise Unwritable(f"the output cannot be written: {error.strerror}") from error
 
 
 def shown(text: str, stream: TextIO | None) -> str:

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
-from halo_kernel import Client, WorkspaceUnusable, default_home
+from halo_kernel import Client, WorkspaceUnusable, connect, default_home, wanted_plugins
 
+from .progress import waiting
 from .terminal import plain
 
 _WELCOME = """# Your workspace
@@ -40,9 +41,17 @@ def choose_folder(named: str | None) -> Path:
     return folder
 
 
+def reach(*, local: bool = False) -> Client:
+    """Return a client of the home's server, else of a kernel in this process; `local` forces the latter."""
+    with waiting("Waiting for the server"):
+        return connect(local=local, only=wanted_plugins(os.environ))
+
+
 def open_workspace(client: Client, folder: Path) -> tuple[str, str]:
     """Open a folder as a workspace; return its id and its path. Raises `WorkspaceUnusable`, `BadInput`."""
-    answer = client.post("/api/workspaces", {"path": plain(str(folder.absolute()), "path of the workspace")})
+    wanted = {"path": plain(str(folder.absolute()), "path of the workspace")}
+    with waiting("Opening the workspace"):
+        answer = client.post("/api/workspaces", wanted)
     return answer["id"], answer["path"]
 
 
