@@ -114,6 +114,124 @@ async def test_full_disk(tmp_path: Path, start: Start, room: int, alone: bool) -
     await database.close()
 
 
+HOLDER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], timeout=10, isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("INSERT INTO kv(key) VALUES ('held')")
+print("held", flush=True)
+sys.stdin.readline()
+connection.execute("COMMIT")
+"""
+
+
+@pytest.fixture
+async def hold(tmp_path: Path) -> AsyncIterator[Callable[[], Awaitable[asyncio.subprocess.Process]]]:
+    """Start a process that is in the middle of a write until it is told to go on."""
+    holders: list[asyncio.subprocess.Process] = []
+
+    async def begin() -> asyncio.subprocess.Process:
+        pipe = subprocess.PIPE
+        command = (sys.executable, "-c", HOLDER, tmp_path / "halo.db")
+        holders.append(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe))
+        assert holders[-1].stdout and await holders[-1].stdout.readline() == b"held\n"
+        return holders[-1]
+
+    yield begin
+    for holder in holders:
+        if holder.returncode is None:
+            holder.kill()
+            await holder.wait()
+
+
+def _put(key: str) -> Callable[[Tx], str]:
+    def write(tx: Tx) -> str:
+        tx.execute("INSERT INTO kv(key) VALUES (?)", (key,))
+        return key
+
+    return write
+
+
+async def test_a_long_write_of_another_process_is_waited_for(tmp_path: Path, hold: Any) -> None:
+    """While another process is in a long write ours wait for it, in order, and reads go on."""
+    database = await _open(tmp_path)
+    holder = await hold()
+    writes = [asyncio.ensure_future(database.write(_put(str(number)))) for number in range(5)]
+    for _ in range(10):
+        assert await asyncio.wait_for(database.read(_keys), 0.5) == set()
+        await asyncio.sleep(0.1)
+    assert not any(write.done() for write in writes)
+    await holder.communicate(b"go on\n")
+    assert await asyncio.gather(*writes) == ["0", "1", "2", "3", "4"]
+    assert await database.read(_keys) == {"held", "0", "1", "2", "3", "4"}
+    await database.close()
+
+
+async def test_a_write_that_is_too_long_fails_ours_whole(
+    tmp_path: Path, hold: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the limit each waiting write fails by name of the file, none of it is there, and later ones work."""
+    monkeypatch.setattr("halo_kernel.sqlite.threads.BUSY_SECONDS", 0.4)
+    database = await _open(tmp_path)
+    holder = await hold()
+    began = time.monotonic()
+    writes = (database.write(_put(str(number))) for number in range(5))
+    ended = await asyncio.gather(*writes, return_exceptions=True)
+    assert 0.3 < time.monotonic() - began < 3
+    assert {type(error) for error in ended} == {StorageUnavailable}
+    assert all("halo.db is in use by another process" in str(error) for error in ended)
+    with pytest.raises(StorageUnavailable, match="in use by another process"):
+        await database.lease("tree:1")
+    with pytest.raises(StorageUnavailable, match="in use by another process"):
+        await _open(tmp_path)
+    await holder.communicate(b"go on\n")
+    assert await database.write(_put("after")) == "after"
+    assert await database.read(_keys) == {"held", "after"}
+    assert (await database.lease("tree:1")).epoch == 1
+    await database.close()
+
+
+@pytest.mark.parametrize("callers", [1, 50])
+async def test_two_processes_that_never_rest(tmp_path: Path, start: Start, callers: int) -> None:
+    """Of two processes that write without a pause neither keeps the other from writing."""
+    peer = await start()
+    database = await _open(tmp_path)
+    peer.send("pour", count=callers)
+    said = [await peer.line()]
+    slowest = 0.0
+    for number in range(40):
+        began = time.monotonic()
+        await asyncio.gather(*(database.write(_put(f"ours {number} {caller}")) for caller in range(callers)))
+        slowest = max(slowest, time.monotonic() - began)
+    assert slowest < 8, "well within the limit"
+    said += [await peer.line() for _ in range(20)]
+    whole, _, _ = (b"".join(said) + await peer.kill()).rpartition(b"\n")
+    acknowledged = {json.loads(line) for line in whole.splitlines()}
+    acknowledged |= {f"ours {number} {caller}" for number in range(40) for caller in range(callers)}
+    assert acknowledged <= await database.read(_keys)
+    await database.close()
+
+
+async def test_a_long_write_of_ours_holds_nobody_up_for_good(tmp_path: Path, start: Start) -> None:
+    """A function of ours that takes its time makes the other process wait, then both go on; ours keep their order."""
+    peer = await start()
+    database = await _open(tmp_path)
+
+    def slow(tx: Tx) -> str:
+        _put("slow")(tx)
+        time.sleep(1)
+        return "slow"
+
+    ours = [asyncio.ensure_future(database.write(fn)) for fn in (slow, _put("next"))]
+    await asyncio.sleep(0.2)
+    assert await database.read(_keys) == set(), "a reader of ours does not wait"
+    assert await peer.ask("put", key="theirs") == "theirs"
+    assert await asyncio.gather(*ours) == ["slow", "next"]
+    order = await database.read(lambda tx: [row[0] for row in tx.execute("SELECT key FROM kv ORDER BY rowid")])
+    assert set(order) == {"slow", "next", "theirs"} and order.index("slow") < order.index("next")
+    await database.close()
+
+
 FAILING_SYNC = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
