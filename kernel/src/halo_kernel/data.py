@@ -9,10 +9,10 @@ from pathlib import Path
 
 from .contracts import Database, DataScope, Migration, Place, Storage
 from .errors import BadInput
-from .schema import HOME
+from .schema import CHANNELS, HOME
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
-_RESERVED = {"halo", "kernel"}
+_RESERVED = {"halo", "kernel", "channels"}
 
 
 class Data:
@@ -30,7 +30,8 @@ class Data:
         """See `contracts.Data.open`."""
         if not _NAME.fullmatch(name) or name in _RESERVED:
             raise BadInput(
-                f"{name!r} cannot name a database: a-z, 0-9, '_' and '-', and not halo or kernel", field="name"
+                f"{name!r} cannot name a database: a-z, 0-9, '_', '-', and none of the kernel's",
+                field="name",
             )
         return await self.open_place(
             Place(name=name, scope=scope, directory=self._directory(name, scope, workspace)), migrations
@@ -39,6 +40,11 @@ class Data:
     async def open_home(self) -> Database:
         """Open the registry of workspaces."""
         return await self.open_place(Place(name="kernel", scope="global", directory=self._home / "global"), HOME)
+
+    async def open_channels(self) -> Database:
+        """Open the accounts of channels."""
+        place = Place(name="channels", scope="secret", directory=self._home / "secrets" / "channels")
+        return await self.open_place(place, CHANNELS)
 
     async def open_place(self, place: Place, migrations: Sequence[Migration]) -> Database:
         """Open a place, or share the database that is open there."""

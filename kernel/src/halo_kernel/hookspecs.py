@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .contracts import (
         AgentSource,
         Call,
+        Channel,
         Dispatcher,
         Host,
         ModelCall,
@@ -77,6 +78,12 @@ def provide_agents(host: Host) -> Iterable[AgentSource]:
 @spec
 def provide_routes(host: Host) -> Iterable[Route]:
     """Collect: HTTP routes; two claims on one path are a load error that names both."""
+    return ()
+
+
+@spec
+def provide_channels(host: Host) -> Iterable[Channel]:
+    """Collect: channels, one of a type."""
     return ()
 
 

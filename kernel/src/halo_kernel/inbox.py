@@ -23,7 +23,7 @@ from .records import (
 from .records.storable import storable_text
 
 MAX_TEXT = 1_000_000
-_COLUMNS = ("row", "key", "at", "mode", "access", "principal", "principal_kind", "text", "cause")
+_COLUMNS = ("row", "key", "at", "mode", "access", "principal", "principal_kind", "text", "route", "cause")
 _SELECT = f"SELECT id, {', '.join(_COLUMNS[1:])} FROM inbox WHERE session = ?"
 
 
@@ -39,6 +39,7 @@ class Waiting:
     principal: str
     principal_kind: str
     text: str
+    route: str
     cause: str
 
     def merges_with(self, other: Waiting) -> bool:
@@ -128,8 +129,16 @@ def consumed_by(tx: Tx, session: str, turn: str) -> list[Waiting]:
 
 
 def prepared(row: Waiting) -> PreparedInput:
-    """Return a row as it goes into the history, before any plugin has changed it."""
-    return PreparedInput(row=row.row, text=row.text, content=row.text, sender=row.principal, stamp=_stamp(row.at))
+    """Return a row as it goes into the history, before any plugin has changed it.
+
+    Of what came through a channel the model is told who wrote it, and where.
+    """
+    channel, _, _, *thread = [*row.route.split(":", 3), "", ""]
+    where = f" | thread: {thread[0]}" if row.route and thread[0] else ""
+    head = f"[channel: {channel} | user: {row.principal.rpartition(':')[2]}{where}]\n" if row.route else ""
+    return PreparedInput(
+        row=row.row, text=row.text, content=head + row.text, sender=row.principal, stamp=_stamp(row.at)
+    )
 
 
 def input_of(row: Waiting, ready: PreparedInput) -> InputAdded:

@@ -7,10 +7,11 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import contracts, hookspecs
 from .blobs import Blobs
+from .channels import Accounts, Lobby
 from .clock import SystemClock
 from .contracts import Clock, Database, Dispatcher, Storage
 from .data import Data
@@ -47,6 +48,7 @@ from .workspaces import Workspaces
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
+T = TypeVar("T")
 _ENGINE = "sqlite"
 _SECTIONS = [("kernel", section) for section in KERNEL_SECTIONS]
 
@@ -61,6 +63,7 @@ class RunningHost:
     data: contracts.Data
     workspaces: contracts.Workspaces
     sessions: contracts.Sessions
+    accounts: contracts.Accounts
     questions: contracts.Questions
     outbox: contracts.Outbox
     blobs: contracts.Blobs
@@ -91,6 +94,7 @@ class Kernel:
     workspaces: Workspaces
     sessions: Sessions
     routes: Sequence[tuple[str, Route]]
+    accounts: Accounts
     _models: Models
     _dispatchers: Mapping[str, Dispatcher]
 
@@ -166,7 +170,18 @@ class Kernel:
         )
         self.data = Data(storage, self.home, self._folder)
         registry = await self.data.open_home()
-        self.sessions = Sessions(self._seat_of)
+        self.sessions, outbox = Sessions(self._seat_of), Outbox(self._seat_of)
+        self.accounts = Accounts(
+            database=await self.data.open_channels(),
+            clock=self.clock,
+            lobby=Lobby(
+                open_workspace=self._open_workspace,
+                database_of=self._database_of,
+                sessions=self.sessions,
+                outbox=outbox,
+            ),
+            supervisor=self.supervisor,
+        )
         self.host = RunningHost(
             settings=settings,
             log=logger("plugin"),
@@ -174,8 +189,9 @@ class Kernel:
             data=self.data,
             workspaces=self._make_workspaces(registry, embedded),
             sessions=self.sessions,
+            accounts=self.accounts,
             questions=Questions(self._seat_of, self.sessions.wake),
-            outbox=Outbox(self._seat_of),
+            outbox=outbox,
             blobs=Blobs(self._folder),
             live=Live(),
             egress=Egress(lambda: settings.of(EgressSettings).allow),
@@ -183,7 +199,10 @@ class Kernel:
             supervisor=self.supervisor,
         )
         self.workspaces.sources = [source for _, source in await hooks.gather(hookspecs.provide_agents, host=self.host)]
-        self._dispatchers = self._one_of_a_kind(await hooks.gather(hookspecs.provide_dispatchers, host=self.host))
+        dispatchers = await hooks.gather(hookspecs.provide_dispatchers, host=self.host)
+        self._dispatchers = self._single("provide_dispatchers", dispatchers, lambda each: each.kind)
+        channels = await hooks.gather(hookspecs.provide_channels, host=self.host)
+        self.accounts.channels = self._single("provide_channels", channels, lambda each: each.type)
         self.routes = _without_collisions(await hooks.gather(hookspecs.provide_routes, host=self.host), self.plugins)
 
     def _make_workspaces(self, registry: Database, embedded: bool) -> Workspaces:
@@ -249,20 +268,20 @@ class Kernel:
                 logger("runtime").error("workspace not recovered", workspace=workspace.path, error=str(error))
 
     async def work(self) -> None:
-        """Take up the duties of a server: recover, then run every service until the end."""
+        """Take up the duties of a server: recover, then run every channel and service until the end."""
         await self.recover()
+        await self.accounts.start()
         for plugin, service in await self.hooks.gather(hookspecs.provide_services, host=self.host):
             self.supervisor.keep(f"{plugin}: {service.name}", service.run)
 
-    def _one_of_a_kind(self, found: Sequence[tuple[str, Dispatcher]]) -> Mapping[str, Dispatcher]:
-        """Return the dispatchers by kind; of two of one kind the second is left out, and its plugin named."""
-        kept: dict[str, tuple[str, Dispatcher]] = {}
-        for plugin, dispatcher in found:
-            first, _ = kept.setdefault(dispatcher.kind, (plugin, dispatcher))
-            if first != plugin:
-                fault = f"dispatcher {dispatcher.kind} is provided by {first} already"
-                self._failed(PluginFailed(fault, plugin=plugin, hook="provide_dispatchers"))
-        return {kind: dispatcher for kind, (_, dispatcher) in kept.items()}
+    def _single(self, hook: str, found: Sequence[tuple[str, T]], name: Callable[[T], str]) -> dict[str, T]:
+        """Return what plugins provide by name; of two of one name the second is left out, and its plugin named."""
+        kept: dict[str, tuple[str, T]] = {}
+        for plugin, provided in found:
+            first, thing = kept.setdefault(name(provided), (plugin, provided))
+            if thing is not provided:
+                self._failed(PluginFailed(f"{name(provided)} is provided by {first} already", plugin=plugin, hook=hook))
+        return {each: thing for each, (_, thing) in kept.items()}
 
     async def close(self) -> None:
         """Refuse new turns, land running ones for the next boot, end plugins and storage; bounded, and once."""
@@ -294,13 +313,21 @@ class Kernel:
         match kind:
             case "dispatcher":
                 return self._dispatchers.get(name)
+            case "channel":
+                return self.accounts.channels.get(name)
             case "model":
                 return self._models.find(name)
             case _:
-                raise BadInput(f"kind must be dispatcher or model, not {kind!r}", field="kind")
+                raise BadInput(f"kind must be channel, dispatcher or model, not {kind!r}", field="kind")
 
     async def _seat_of(self, workspace: str) -> Seat:
         return await self.workspaces.seat(workspace)
+
+    async def _database_of(self, workspace: str) -> Database:
+        return (await self.workspaces.seat(workspace)).database
+
+    async def _open_workspace(self, path: str) -> WorkspaceInfo:
+        return await self.workspaces.open(path)
 
     def _folder(self, workspace: str) -> Path:
         return Path(self.workspaces.seats[workspace].workspace.path)

@@ -1,6 +1,7 @@
 """What plugins supply and what the kernel hands to them, as protocols."""
 
 from .blobs import *  # noqa: F403
+from .channels import *  # noqa: F403
 from .clock import *  # noqa: F403
 from .delivery import *  # noqa: F403
 from .egress import *  # noqa: F403

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..records import Access, AgentSpec, Principal, Secret, SessionInfo, WorkspaceInfo
 from .blobs import Blobs
+from .channels import Accounts
 from .clock import Clock
 from .delivery import Outbox
 from .egress import Egress
@@ -175,6 +176,10 @@ class Host(Protocol):
         """The sessions of this home."""
 
     @property
+    def accounts(self) -> Accounts:
+        """The accounts of channels."""
+
+    @property
     def questions(self) -> Questions:
         """What waits for a person."""
 
@@ -195,7 +200,7 @@ class Host(Protocol):
         """What checks every outgoing connection that a model or a remote names."""
 
     def lookup(self, kind: str, name: str) -> object | None:
-        """Return another plugin's object, None when there is none: a `dispatcher` or a `model` provider by its name."""
+        """Return another plugin's `channel`, `dispatcher` or `model` provider by name, None when there is none."""
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Run a named background task that ends with the server; a failure is logged by name."""

@@ -102,6 +102,10 @@ class Gate:
         raise Unauthorized("Sign in first.", advice="Open the link of `halo up`, or sign in with a password.")
 
     async def _vouched(self, connection: HTTPConnection, scheme: str) -> Principal:
+        kind, _, channel = scheme.partition(":")
+        token = _token(connection) or connection.query_params.get("token", "")
+        if kind == "account" and token:
+            return await self.kernel.accounts.authenticate(channel, token)
         principal = await self.kernel.hooks.first(authenticate, request=connection, scheme=scheme)
         if principal is None or principal.scheme != scheme:
             raise Unauthorized(f"This needs credentials of the scheme {scheme!r}.")

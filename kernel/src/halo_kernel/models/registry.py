@@ -17,7 +17,7 @@ _PROBE_SECONDS = 3.0
 _CLOSE_SECONDS = 5.0
 _FRESH_SECONDS = 2.0
 _NEVER = float("-inf")
-_ADVICE = "set OPENAI_API_KEY, start a local server such as Ollama, or install halo-offline"
+_ADVICE = "set OPENAI_API_KEY or ANTHROPIC_API_KEY, start a local server such as Ollama, or install halo-offline"
 
 
 class Models:

@@ -1,4 +1,4 @@
-"""The tables of a workspace's database and of the home's registry, a file of SQL a version."""
+"""The tables of a workspace, of the home's registry and of its channels: a file of SQL a version."""
 
 from __future__ import annotations
 
@@ -14,3 +14,4 @@ def _step(name: str, version: int, *, min_reader: int = 1) -> Migration:
 
 WORKSPACE = (_step("workspace", 1), _step("workspace", 2, min_reader=2))
 HOME = (_step("home", 1),)
+CHANNELS = (_step("channels", 1),)

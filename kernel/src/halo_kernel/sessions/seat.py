@@ -46,7 +46,7 @@ class Seat:
     limits: Limits
     max_queue: int
     find_agent: Callable[[WorkspaceInfo, str | None], AgentSpec]
-    spawn: Callable[[str, Coroutine[Any, Any, None]], None]
+    spawn: Callable[[str, Coroutine[Any, Any, None]], object]
     mark_busy: Callable[[], Awaitable[None]]
     sessions: WeakValueDictionary[str, LiveSession] = field(default_factory=WeakValueDictionary[str, "LiveSession"])
     _rested: dict[str, LiveSession] = field(default_factory=dict[str, "LiveSession"])

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .leaks import KINDS as KINDS
     from .leaks import Kind as Kind
     from .leaks import LeakGuard as LeakGuard
+    from .line import LineChannel as LineChannel
     from .model import Answer as Answer
     from .model import Calls as Calls
     from .model import Fail as Fail
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from .openai_server import ScriptedOpenAI as ScriptedOpenAI
     from .scripts import Script as Script
     from .scripts import ScriptedCall as ScriptedCall
+    from .postbox import Lost as Lost
+    from .postbox import Postbox as Postbox
+    from .postbox import Refused as Refused
     from .servers import Front as Front
     from .servers import front as front
     from .servers import listening as listening
@@ -59,10 +63,12 @@ _HOMES = {
     "guards": ("guarded",),
     "kernels": ("SimplePlugin", "running_kernel"),
     "leaks": ("KINDS", "Kind", "LeakGuard"),
+    "line": ("LineChannel",),
     "model": ("Answer", "Calls", "Fail", "Hang", "Pieces", "ScriptedModel", "Step"),
     "model_contract": ("ModelContract",),
     "openai_server": ("ScriptedOpenAI",),
     "scripts": ("Script", "ScriptedCall"),
+    "postbox": ("Lost", "Postbox", "Refused"),
     "servers": ("Front", "front", "listening"),
     "sessions": ("a_session", "journal", "until"),
     "tool": ("NoteTool",),

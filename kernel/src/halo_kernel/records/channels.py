@@ -1,0 +1,43 @@
+"""Accounts of channels, and what arrives through them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from .sessions import Access, Mode
+
+
+class Account(Struct, frozen=True, kw_only=True):
+    """One connection of a channel, such as a bot: `type` is the channel's, `id` unique within it.
+
+    `workspace` is the folder that it speaks for, `access` the most that anybody who writes to it may do, `allowed` the
+    users who may write (empty: all), `config` what its channel needs to know, without secrets.
+    """
+
+    type: str
+    id: str
+    workspace: str
+    label: str = ""
+    enabled: bool = True
+    access: Access = "readonly"
+    language: Literal["en", "zh"] = "en"
+    allowed: tuple[str, ...] = ()
+    config: dict[str, object] = {}
+
+
+class Arrival(Struct, frozen=True, kw_only=True):
+    """A message as a channel received it: `key` is the platform's own id of it, unique within the account.
+
+    The answer goes to `chat`, and there to `thread` if it has one. `conversation` names the session that it belongs to,
+    '' for one a chat and thread.
+    """
+
+    key: str
+    chat: str
+    user: str
+    text: str
+    thread: str = ""
+    conversation: str = ""
+    mode: Mode = "interrupt_soft"

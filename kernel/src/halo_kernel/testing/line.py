@@ -1,0 +1,101 @@
+"""A channel for tests, with a platform of its own: one JSON object a line over TCP, in both directions.
+
+A client sends `{"id": …, "chat": …, "user": …, "text": …}` and gets `{"ack": id}` once the message is durable, or
+`{"nack": id, "error": …}`; what is delivered to a chat comes as `{"part": key, "chat": …, "text": …}` to every client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..contracts import Door
+from ..errors import DeliveryFailed, HaloError
+from ..hookspecs import hook
+from ..records import Account, Arrival, Claim, Guarantee, Part
+
+
+@dataclass
+class LineChannel:
+    """The channel `line`, its dispatcher, and its plugin in one; `port` is where it listens, once it does."""
+
+    type: str = "line"
+    kind: str = "line"
+    guarantee: Guarantee = "keyed"
+    claim: Claim = "report"
+    silence: float = 60.0
+    limit: int = 200
+    port: int = 0
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    _clients: set[asyncio.StreamWriter] = field(default_factory=set[asyncio.StreamWriter])
+    _sent: set[str] = field(default_factory=set[str])
+
+    @hook
+    def provide_channels(self) -> Sequence[LineChannel]:
+        """Itself."""
+        return [self]
+
+    @hook
+    def provide_dispatchers(self) -> Sequence[LineChannel]:
+        """Itself."""
+        return [self]
+
+    async def run(self, account: Account, door: Door) -> None:
+        """Listen on a free port of this machine until cancelled."""
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._clients.add(writer)
+            try:
+                while line := await reader.readline():
+                    writer.write(await self._taken(door, line))
+                    await writer.drain()
+            finally:
+                self._clients.discard(writer)
+                writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", self.port)
+        self.port = int(server.sockets[0].getsockname()[1])
+        door.heard()
+        self.ready.set()
+        try:
+            await server.serve_forever()
+        finally:
+            self.ready.clear()
+            server.close()
+            for client in list(self._clients):
+                client.close()
+
+    async def _taken(self, door: Door, line: bytes) -> bytes:
+        """Take one line in and return what its sender is told."""
+        told: dict[str, Any] = json.loads(line)
+        key = str(told.pop("id"))
+        try:
+            receipt = await door.arrive(Arrival(key=key, **told))
+        except HaloError as error:
+            return _line({"nack": key, "error": error.message})
+        return _line({"ack": key} if receipt else {"refused": key})
+
+    def split(self, text: str) -> Sequence[str]:
+        """Cut every `limit` characters."""
+        return [text[at : at + self.limit] for at in range(0, len(text), self.limit)]
+
+    async def deliver(self, part: Part) -> str:
+        """Write a part to every client, once a key."""
+        if not self._clients:
+            raise DeliveryFailed("nobody is connected", retry_after=0.1)
+        if part.key not in self._sent:
+            for client in self._clients:
+                client.write(_line({"part": part.key, "chat": part.target.split(":")[2], "text": part.text}))
+            self._sent.add(part.key)
+        return part.key
+
+    async def find(self, part: Part) -> str | None:
+        """Say whether a part was written."""
+        return part.key if part.key in self._sent else None
+
+
+def _line(value: object) -> bytes:
+    return json.dumps(value).encode() + b"\n"
