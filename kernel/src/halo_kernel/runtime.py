@@ -236,6 +236,7 @@ class Kernel:
             models=self._models,
             clock=self.clock,
             boot=self.boot,
+            mask=settings.redactor,
             stopping=self.stopping,
             start_child=self.sessions.start_child,
             limits=Limits(

@@ -12,7 +12,7 @@ from ..contracts import Tx
 from ..errors import BadInput, NotFound, SessionClosed, StorageUnavailable
 from ..inbox import waiting
 from ..log import logger
-from ..records import Access, AgentSpec, Event, Principal, SessionInfo
+from ..records import Access, Principal, SessionInfo
 from ..records.storable import storable_text
 from ..recovery import is_cut
 from . import rows
@@ -51,7 +51,7 @@ class Sessions:
             if not create:
                 raise
             source = origin or (session.partition("_")[0] if "_" in session else "")
-            await self._make(seat, session, principal=principal, agent=agent, origin=source, directory=place or "")
+            await self._make(seat, session, principal, agent, origin=source, directory=place or "")
             await self._find(seat, session, principal)  # the id may be a foreign session's
         live = await self._live(seat, session)
         if place is not None and place != live.info.directory:
@@ -78,17 +78,8 @@ class Sessions:
         """See `contracts.Sessions.create`."""
         seat = await self._seat_of(workspace)
         place = rows.check_directory(seat.workspace, directory)
-        session = rows.check_id(f"{origin}_{_base36(seat.stamp())}_{seat.clock.new_id(64)[:6]}")
-        await self._make(
-            seat,
-            session,
-            principal=principal,
-            agent=agent,
-            access=access,
-            origin=origin,
-            title=title,
-            directory=place,
-        )
+        session = rows.check_id(_new_id(seat, origin))
+        await self._make(seat, session, principal, agent, access=access, origin=origin, title=title, directory=place)
         return await self._live(seat, session)
 
     async def list(
@@ -142,18 +133,10 @@ class Sessions:
         seat = await self._seat_of(parent.workspace)
         if parent.archived:
             raise SessionClosed(f"session {parent.id} is archived", advice="start a new session")
-        session = f"sub_{_base36(seat.stamp())}_{seat.clock.new_id(64)[:6]}"
+        session, place = _new_id(seat, "sub"), parent.directory
         owner = Principal(name=parent.principal, kind=parent.principal_kind, access=parent.access)
         await self._make(
-            seat,
-            session,
-            principal=owner,
-            agent=agent,
-            access=access,
-            origin="sub",
-            title=title,
-            directory=parent.directory,
-            parent=parent,
+            seat, session, owner, agent, parent=parent, access=access, origin="sub", title=title, directory=place
         )
         return await self._live(seat, session)
 
@@ -161,38 +144,37 @@ class Sessions:
         self,
         seat: Seat,
         session: str,
-        *,
         principal: Principal,
         agent: str | None,
-        origin: str,
-        directory: str,
-        access: Access | None = None,
-        title: str = "",
+        *,
         parent: SessionInfo | None = None,
+        access: Access | None = None,
+        origin: str,
+        title: str = "",
+        directory: str,
     ) -> None:
+        """Make a session, below `parent` if one is given; an id that is taken stays whose it is."""
         for field, text in (("title", title), ("origin", origin)):
             if storable_text(text) != text:
                 raise BadInput(f"{field} must not contain U+0000 or surrogates", field=field)
-        spec: AgentSpec = seat.find_agent(seat.workspace, agent)
-        level = fold_access(principal.access, access or principal.access)
-        journal, at = seat.clock.new_id(), seat.clock.now()
-
-        def write(tx: Tx) -> tuple[Event, ...]:
-            return rows.insert(
-                tx,
-                session,
-                agent=spec.id,
-                access=level,
-                principal=principal,
-                origin=origin,
-                title=title,
-                directory=directory,
-                journal=journal,
-                at=at,
-                parent=parent,
-            )
-
-        await seat.database.write(write)
+        now, journal = seat.clock.now(), seat.clock.new_id()
+        info = SessionInfo(
+            id=session,
+            root=parent.root if parent else session,
+            parent=parent.id if parent else None,
+            workspace=seat.workspace.id,
+            folder=seat.workspace.path,
+            agent=seat.find_agent(seat.workspace, agent).id,
+            access=fold_access(principal.access, access or principal.access),
+            principal=principal.name,
+            principal_kind=principal.kind,
+            origin=origin,
+            title=title,
+            directory=directory,
+            created_at=now,
+            updated_at=now,
+        )
+        await seat.database.write(lambda tx: rows.insert(tx, info, journal=journal))
 
     async def _live(self, seat: Seat, session: str) -> LiveSession:
         """Return the one open instance; all who ask while it opens share one opening."""
@@ -235,9 +217,10 @@ def _owed(tx: Tx) -> Sequence[str]:
     return [str(session) for (session,) in found]
 
 
-def _base36(number: int) -> str:
-    digits = ""
+def _new_id(seat: Seat, origin: str) -> str:
+    """Return an id that begins with the origin and, in base 36, the time."""
+    number, digits = seat.stamp(), ""
     while number:
         number, rest = divmod(number, 36)
         digits = "0123456789abcdefghijklmnopqrstuvwxyz"[rest] + digits
-    return digits or "0"
+    return f"{origin}_{digits}_{seat.clock.new_id(64)[:6]}"

@@ -16,7 +16,6 @@ from ..journal import append
 from ..outbox import owe_replies
 from ..questions import supersede
 from ..records import (
-    Access,
     Event,
     Principal,
     SessionCreated,
@@ -31,12 +30,10 @@ from ..records.storable import storable_text
 
 MAX_ID = 120
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,119}")
+_OWNED = ("id", "root", "parent", "agent", "access", "principal", "principal_kind", "origin")
+_NEW = (*_OWNED, "title", "directory", "created_at", "updated_at")
 _COLUMNS = {
-    **{
-        name: f"s.{name}"
-        for name in ("id", "root", "parent", "agent", "access", "principal", "principal_kind", "origin")
-    },
-    **{name: f"s.{name}" for name in ("title", "model", "directory", "marks", "head", "created_at", "updated_at")},
+    **{name: f"s.{name}" for name in (*_NEW, "model", "marks", "head")},
     **{name: f"s.{name}_at IS NOT NULL" for name in ("stopped", "archived")},
     "parked": "s.parked",
     "state": "CASE WHEN r.waiting IS NULL THEN 'idle' WHEN r.waiting = 0 THEN 'running' ELSE 'waiting' END",
@@ -55,33 +52,20 @@ def check_id(session: str) -> str:
     return session
 
 
-def insert(
-    tx: Tx,
-    session: str,
-    *,
-    agent: str,
-    access: Access,
-    principal: Principal,
-    origin: str,
-    title: str,
-    directory: str,
-    journal: str,
-    at: int,
-    parent: SessionInfo | None = None,
-) -> tuple[Event, ...]:
-    """Make a session, below `parent` if one is given, with its first event; an id that is taken gives no event."""
-    above, root = (None, session) if parent is None else (parent.id, parent.root)
-    owner, place = (principal.name, principal.kind), (origin, title, directory)
+def insert(tx: Tx, info: SessionInfo, *, journal: str) -> tuple[Event, ...]:
+    """Make a session with its first event; an id that is taken gives no event."""
+    values = (*(getattr(info, name) for name in _NEW), journal)
     made = tx.one(
-        "INSERT INTO sessions(id, root, parent, journal, agent, access, principal, principal_kind, origin, title,"
-        " directory, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        f"INSERT INTO sessions({', '.join(_NEW)}, journal) VALUES ({', '.join('?' * len(values))})"
         " ON CONFLICT(id) DO NOTHING RETURNING id",
-        (session, root, above, journal, agent, access, *owner, *place, at, at),
+        values,
     )
     if made is None:
         return ()
-    body = SessionCreated(agent=agent, access=access, principal=principal.name, title=title, parent=above)
-    return append(tx, session, [body], at=at)
+    body = SessionCreated(
+        agent=info.agent, access=info.access, principal=info.principal, title=info.title, parent=info.parent
+    )
+    return append(tx, info.id, [body], at=info.created_at)
 
 
 def move(tx: Tx, session: str, directory: str, *, at: int) -> tuple[Event, ...]:

@@ -41,6 +41,7 @@ class Seat:
     models: Models
     clock: Clock
     boot: str
+    mask: Callable[[str], str]
     stopping: asyncio.Event
     start_child: Callable[[SessionInfo, str, Access | None, str], Awaitable[LiveSession]]
     limits: Limits
@@ -102,6 +103,7 @@ class Seat:
             tools=await self._tools(session),
             limits=self.limits,
             boot=self.boot,
+            mask=self.mask,
             stirred=stirred,
             scope=session.scope,
             told=told,

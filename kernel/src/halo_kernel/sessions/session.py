@@ -158,6 +158,7 @@ class LiveSession:
     async def _accept(self, message: Incoming) -> tuple[Receipt, bool]:
         self._check_open()
         check(message)
+        message = replace(message, text=self._seat.mask(message.text))
         seat, session = self._seat, self._info.id
         await seat.mark_busy()
         key = message.key or f"auto:{seat.clock.new_id()}"

@@ -162,7 +162,7 @@ class Batch:
             await call.scope.close()
         ms = round((desk.clock.monotonic() - started) * 1000)
         return ToolFinished(
-            call=call.id, name=call.tool.name, outcome=outcome, text=cap(text, desk.limits.result_chars), ms=ms
+            call=call.id, name=call.tool.name, outcome=outcome, text=cap(desk.mask(text), desk.limits.result_chars), ms=ms
         )
 
     async def _commit(self, bodies: Sequence[Body]) -> None:

@@ -29,7 +29,7 @@ class Limits:
 class Desk:
     """Everything a turn needs of its session.
 
-    `stirred` is set whenever something new may wait in the inbox; `told` gets every event after its commit.
+    `mask` takes known secrets out of a text. `stirred` is set whenever something new may wait in the inbox; `told` gets every event after its commit.
     """
 
     session: Session
@@ -43,6 +43,7 @@ class Desk:
     tools: Mapping[str, Tool]
     limits: Limits
     boot: str
+    mask: Callable[[str], str]
     stirred: asyncio.Event
     scope: Scope
     told: Callable[[Event], None]
