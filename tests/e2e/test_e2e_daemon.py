@@ -74,8 +74,18 @@ def crash(person: Halo) -> dict[str, Any]:
     return server(person)
 
 
+def crash_to_a_pause(person: Halo) -> int:
+    """Crash so often that the supervisor waits for a while; return the last server's process id."""
+    for _ in range(3):
+        crash(person)
+    os.kill(last := int(server(person)["pid"]), signal.SIGKILL)
+    wait_for(lambda: bool(supervisor(person)["next_start"]))
+    return last
+
+
 def log_of(person: Halo) -> str:
-    return (person.halo_home / "global" / "logs" / "server.log").read_text()
+    path = person.halo_home / "global" / "logs" / "server.log"
+    return path.read_text() if path.exists() else ""
 
 
 def test_a_server_that_is_killed_comes_back_and_answers_what_was_cut_once(
@@ -140,20 +150,31 @@ def test_75_a_stop_marker_outweighs_how_the_server_ended(person: Halo, tree: Tre
     assert "\rStopping the server … 2 s\r" in stopped.out and stopped.out.endswith("\rKilled.\n")
     assert person.gone(1)
     assert list((person.halo_home / "global").glob("*.stop")) == []
+    assert "[respawn]" not in log_of(person)  # nobody thought of another start
 
 
 def test_75_a_stop_between_two_starts_is_obeyed(person: Halo, tree: Tree) -> None:
     """Statement 75: the marker is looked at again after the pause; `halo status` shows the pause."""
     up(person, tree)
-    for _ in range(2):
-        crash(person)
-    os.kill(server(person)["pid"], signal.SIGKILL)
-    wait_for(lambda: bool(supervisor(person)["next_start"]))
+    last = crash_to_a_pause(person)
     waits = person.run("status")
     assert waits.code == 1 and re.search(r"Its supervisor \(pid \d+\) starts it again in \d s: the server", waits.err)
     stopped = person.run("stop")
     assert (stopped.code, stopped.out) == (0, "Stopped.\n")
     assert person.gone(1)
+    assert server(person)["pid"] == last  # else another one would have removed this
+
+
+def test_a_supervisor_leaves_the_home_to_another_server(person: Halo, tree: Tree) -> None:
+    """When somebody starts a server by hand while the supervisor waits, that one is left alone."""
+    up(person, tree)
+    crash_to_a_pause(person)
+    other = person.start("serve", "--port", "0")
+    other.expect("ready on")
+    wait_for(lambda: person.processes() == [other.process.pid])
+    assert "another server serves this home now" in log_of(person)
+    status = person.run("status")
+    assert status.code == 0 and "supervisor" not in status.out
 
 
 def test_75_it_gives_up_after_five_restarts(person: Halo, tree: Tree) -> None:
