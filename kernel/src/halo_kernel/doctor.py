@@ -130,7 +130,7 @@ async def _databases(kernel: Kernel) -> AsyncIterator[Said]:
 
 
 async def _settings(kernel: Kernel) -> AsyncIterator[Said]:
-    for each in kernel.settings.findings:
+    for each in kernel.settings.at().findings:
         yield f"{each.text} (line {each.line})" if each.line else each.text, "correct it in settings.yaml"
 
 

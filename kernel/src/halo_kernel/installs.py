@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import Distribution
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 
@@ -127,12 +128,14 @@ def _try_out(fresh: Collection[str], new: Path) -> None:
     command = [sys.executable, *(() if _FROZEN else ("-m", "halo_kernel")), "plugins", "check", "--json", str(new)]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRY_SECONDS)
-        found: list[dict[str, str]] = json.loads(done.stdout)
-    except (subprocess.TimeoutExpired, ValueError) as error:
-        raise HaloError(f"{_STAYS}a plugin hung, or ended the process that loaded it") from error
+        found: list[dict[str, Any]] = json.loads(done.stdout)
+    except subprocess.TimeoutExpired as error:
+        raise HaloError(f"{_STAYS}they did not load within {TRY_SECONDS:g} s") from error
+    except ValueError as error:
+        raise HaloError(f"{_STAYS}one ended the process that loaded them") from error
     for each in found:
-        if each["rule"] == "fault" and each["distribution"] in fresh:
-            raise HaloError(f"{_STAYS}{each['distribution']}: {each['message']}")
+        if each["faults"] and normal_name(each["distribution"]) in fresh:
+            raise HaloError(f"{_STAYS}{each['distribution']} {each['version']}: {each['faults'][0]}")
 
 
 @contextmanager

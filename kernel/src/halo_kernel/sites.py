@@ -41,7 +41,9 @@ def site_folders(home: Path) -> Sequence[str]:
 
 def add_sites(home: Path) -> None:
     """Let this process import what is installed in a home, where the environment has nothing of that name."""
-    sys.path += [path for path in site_folders(home) if path not in sys.path]
+    folder = str(home / FOLDER)
+    sys.path[:] = [path for path in sys.path if path != folder and os.path.dirname(path) != folder]  # a former set
+    sys.path += site_folders(home)
 
 
 def find_distributions(group: str, path: Sequence[str]) -> Mapping[str, Distribution]:

@@ -25,7 +25,7 @@ from .plugins import Plugins
 from .presence import is_served
 from .records import HealthCheck
 from .settings import PluginSettings, load_kernel_settings
-from .sites import add_sites, default_home, normal_name
+from .sites import add_sites, default_home
 
 PATIENCE = 30.0
 _NAMED = ("enable", "disable", "install", "remove")
@@ -33,12 +33,11 @@ _NAMED = ("enable", "disable", "install", "remove")
 
 def doctor(argv: Sequence[str]) -> int:
     """Look at the home, its server and its plugins; exit code 1 when something is not well."""
-    parser = argparse.ArgumentParser(prog="halo doctor", description="Say what is well and what is not.")
-    options = _parsed(parser, argv)
+    options = _parsed(argparse.ArgumentParser(prog="halo doctor", description="Say what is well and what not."), argv)
     checks = _examined(default_home(os.environ))
     well = all(check.ok for check in checks)
     if options.json:
-        _print_json({"ok": well, "checks": to_builtins(checks)})
+        print(json.dumps({"ok": well, "checks": to_builtins(checks)}, ensure_ascii=False, indent=2))
     for check in () if options.json else checks:
         todo = f"\n     what to do: {check.advice}" if check.advice else ""
         print(f"{'ok  ' if check.ok else 'BAD '} {check.name}: {check.text}{todo}")
@@ -82,12 +81,9 @@ def plugins(argv: Sequence[str]) -> int:
         for line in _changed(home, verb, names):
             print(line, flush=True)
         return 0
-    rows = _listed(home, names) if verb == "list" else _faults(home, names)
-    if options.json:
-        _print_json(rows)
-    else:
-        print("\n".join(map(_row if verb == "list" else _fault, rows)) or "Nothing is wrong.")
-    return 1 if verb == "check" and rows else 0
+    rows = _listed(home, names) if verb == "list" else _checked(home, names)
+    print(json.dumps(rows, ensure_ascii=False, indent=2) if options.json else "\n".join(map(_row, rows)))
+    return 1 if any(row["state"] == "fails" for row in rows) else 0
 
 
 def _parsed(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
@@ -97,10 +93,6 @@ def _parsed(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Na
     return options
 
 
-def _print_json(value: object) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2))
-
-
 def _listed(home: Path, names: Sequence[str]) -> Sequence[dict[str, Any]]:
     with connect(home, only=wanted_plugins(os.environ)) as client:
         rows: list[dict[str, Any]] = client.get("/api/server")["plugins"]
@@ -108,37 +100,29 @@ def _listed(home: Path, names: Sequence[str]) -> Sequence[dict[str, Any]]:
     return [row for row in rows if row["name"] in (names or row["name"])]
 
 
-def _row(row: dict[str, Any]) -> str:
-    took = f", imported in {row['seconds']:.2f} s" if row["seconds"] else ""
-    facts = [f"{what}: {', '.join(row[what])}" for what in ("hooks", "capabilities") if row[what]]
-    todo = f"what to do: {row['advice']}" if row["advice"] else ""
-    head = f"{row['name']}: {row['state']} ({row['distribution']} {row['version']}{took})"
-    return "\n  ".join(filter(None, (head, row["reason"], todo, *facts)))
+def _checked(home: Path, names: Sequence[str]) -> Sequence[dict[str, Any]]:
+    """Return how plugins do: by name, in a wheel or project, or in a folder of distributions; else all."""
+    from .testing.checks import judge  # an author's rules are the kit's
 
-
-def _faults(home: Path, names: Sequence[str]) -> Sequence[dict[str, str]]:
-    """Return what is wrong with plugins: by name, in a wheel or project, or in a folder of distributions; else all."""
-    from .testing.check import check_plugin  # the rules for authors are the kit's
-
+    add_sites(home)
     paths = [name for name in names if os.sep in name]
     with ExitStack() as stack, redirect_stdout(sys.stderr):  # what a plugin prints is no answer
         for name in paths:
             is_set = os.path.isdir(name) and not {"pyproject.toml", "setup.py"} & {*os.listdir(name)}
             sys.path.insert(0, os.path.abspath(name) if is_set else stack.enter_context(laid_out(home, [name])))
-        add_sites(home)
-        every = Plugins().discover()
-        _refuse_unknown([name for name in names if name not in paths], [each.name for each in every])
-        inside = {each.name for each in Plugins(path=sys.path[: len(paths)]).discover()} if paths else set[str]()
-        return [
-            {"plugin": each.name, "distribution": normal_name(each.distribution), **vars(finding)}
-            for each in every
-            if not names or each.name in {*names, *inside}
-            for finding in check_plugin(each.entry.module if each.entry else each.distribution)
-        ]
+        inside = [each.name for each in Plugins(path=sys.path[: len(paths)]).discover()]
+        plugins = Plugins()
+        plugins.load(only=[*{*names} - {*paths}, *inside] if names else None)
+        verdicts = [judge(each) for each in plugins.list() if each.state != "disabled"]
+    return [{"state": "fails" if each.faults or each.remarks else "passes", **to_builtins(each)} for each in verdicts]
 
 
-def _fault(finding: dict[str, str]) -> str:
-    return f"{finding['plugin']}: {finding['message']} ({finding['rule']})"
+def _row(row: dict[str, Any]) -> str:
+    took = f", imported in {row['seconds']:.2f} s" if row["seconds"] else ""
+    facts = [f"{what}: {', '.join(row[what])}" for what in ("hooks", "capabilities") if row[what]]
+    told = [row.get("reason"), row.get("advice") and f"what to do: {row['advice']}"]
+    head = f"{row['name']}: {row['state']} ({row['distribution']} {row['version']}{took})"
+    return "\n  ".join(filter(None, (head, *told, *row.get("faults", ()), *row.get("remarks", ()), *facts)))
 
 
 def _changed(home: Path, verb: str, names: Sequence[str]) -> Iterator[str]:
@@ -148,6 +132,7 @@ def _changed(home: Path, verb: str, names: Sequence[str]) -> Iterator[str]:
     if verb == "install":
         yield f"Installing {', '.join(names)}, and trying it in a process of its own …"
         yield f"Installed: {', '.join(install(home, names))}. `halo plugins rollback` goes back."
+        add_sites(home)
         for each in Plugins().discover():
             if new := {*each.capabilities} - {*(known[each.name].capabilities if each.name in known else ())}:
                 yield f"{each.name} says that it may reach what it did not before: {', '.join(sorted(new))}."
