@@ -68,7 +68,7 @@ def copying(connection: Connection, target: Path, *, alone: bool) -> Generator[t
             with source.copy_to(copy) as backup:
                 while not backup.step(_PAGES):
                     yield backup.page_count - backup.remaining, backup.page_count
-            copy.command("PRAGMA journal_mode=DELETE")  # not WAL, so that the one file is all
+            copy.command("PRAGMA journal_mode=MEMORY")  # not WAL, so that the one file is all
     except apsw.Error as error:
         blamed = connection.path if isinstance(error, apsw.CorruptError) else target
         raise unavailable(blamed, error) from error
