@@ -62,7 +62,10 @@ async def test_the_server_describes_itself(
     answer = (await browser.get("/api/server", headers=face.headers)).json()
     assert answer["home"] == str(kernel.home)
     assert answer["uptime"] == 90
-    assert {"name": "test", "version": "0.1.0", "state": "loaded", "reason": "", "advice": ""} in answer["plugins"]
+    (found,) = [each for each in answer["plugins"] if each["name"] == "test"]
+    assert (found["distribution"], found["version"], found["state"]) == ("halo-kernel", "0.1.0", "loaded")
+    assert (found["reason"], found["advice"], found["capabilities"]) == ("", "", [])
+    assert "provide_models" in found["hooks"]
 
 
 async def test_models_are_listed_with_the_choice(browser: httpx.AsyncClient, face: Front) -> None:
