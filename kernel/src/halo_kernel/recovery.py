@@ -80,7 +80,8 @@ async def recover_tree(
         rest = _PARKED if parked else ""
         events = [event for cut in cuts for event in _end_turn(tx, cut.session, _WHY[cut.boot != boot] + rest, now)]
         if parked:
-            owe_replies(tx, session, key=f"{boot}:{cuts[0].turn}", text=f"❌ {_WHY[1]}{rest}", reason="aborted", at=now)
+            for cut in cuts:
+                owe_replies(tx, cut.session, text=f"❌ {_WHY[cut.boot != boot]}{rest}", reason="aborted", at=now)
             settle(tx, root, at=now)
         if cuts and not parked:
             how = _HOW[any(cut.boot != boot for cut in cuts)]
@@ -112,6 +113,7 @@ def withdraw_message(tx: Tx, session: str, row: int, *, now: int) -> bool:
     turn = gave_way(tx, session)
     if turn and not waiting(tx, session):
         _nudge(tx, session, _WITHDRAWN, f"{turn}:{row}", now)
+    settle(tx, session, at=now)
     return True
 
 

@@ -39,6 +39,23 @@ async def end_task(task: asyncio.Task[Any], *, name: str, within: float) -> None
         _forget(task)
 
 
+async def bounded(work: Awaitable[T], *, name: str, seconds: float) -> T:
+    """Return what a plugin's work comes to within `seconds`; what is deaf to its cancel then is left behind.
+
+    Raises `TimeoutError`, what `work` raises, and `RuntimeError` when it cancels itself.
+    """
+    task = asyncio.ensure_future(contained(work))
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+        if not task.done():
+            raise TimeoutError(f"no answer within {seconds:g} s")
+        if task.cancelled():
+            raise RuntimeError("it cancelled itself")
+        return task.result()
+    finally:
+        await end_task(task, name=name, within=1.0)
+
+
 def _forget(task: asyncio.Task[Any]) -> None:
     _left_behind.discard(task)
     if not task.cancelled():

@@ -2,14 +2,14 @@
 
 from .cursor import make_cursor, parse_cursor
 from .feed import Feed
-from .store import append, journal_of, last_answer, last_outcome, read, read_partial, read_turn
+from .store import append, journal_of, last_answer, last_end, read, read_partial, read_turn
 
 __all__ = [
     "Feed",
     "append",
     "journal_of",
     "last_answer",
-    "last_outcome",
+    "last_end",
     "make_cursor",
     "parse_cursor",
     "read",

@@ -57,12 +57,12 @@ def read_turn(tx: Tx, session: str, turn: str) -> list[Event]:
     return [event for event in events if event.turn == turn]
 
 
-def last_answer(tx: Tx, session: str, *, turn: str | None = None) -> str:
-    """Return the text of the last model answer that has one, of `turn` alone if it is given, else ''."""
+def last_answer(tx: Tx, session: str, *, turn: str | None = None, after: int = 0) -> str:
+    """Return the text of the last model answer behind number `after` that has one, of `turn` if it is given, else ''."""
     rows = tx.execute(
         "SELECT body FROM events WHERE session = ? AND kind = 'assistant.message' AND turn = coalesce(?, turn)"
-        " ORDER BY seq DESC LIMIT 200",
-        (session, turn),
+        " AND seq > ? ORDER BY seq DESC LIMIT 200",
+        (session, turn, after),
     )
     for (raw,) in rows:
         body = decode_body("assistant.message", raw)
@@ -71,13 +71,14 @@ def last_answer(tx: Tx, session: str, *, turn: str | None = None) -> str:
     return ""
 
 
-def last_outcome(tx: Tx, session: str) -> str:
-    """Return how the last turn ended, '' when none has."""
+def last_end(tx: Tx, session: str, *, after: int) -> TurnEnded | None:
+    """Return how the last turn that ended behind number `after` did."""
     row = tx.one(
-        "SELECT body FROM events WHERE session = ? AND kind = 'turn.ended' ORDER BY seq DESC LIMIT 1", (session,)
+        "SELECT body FROM events WHERE session = ? AND kind = 'turn.ended' AND seq > ? ORDER BY seq DESC LIMIT 1",
+        (session, after),
     )
     body = decode_body("turn.ended", row[0]) if row is not None else None
-    return body.outcome if isinstance(body, TurnEnded) else ""
+    return body if isinstance(body, TurnEnded) else None
 
 
 def journal_of(tx: Tx, session: str) -> tuple[str, int]:

@@ -8,24 +8,22 @@ import msgspec
 
 from ..contracts import Tx
 from ..errors import BadInput, Conflict
-from ..journal import last_answer, last_outcome
+from ..journal import journal_of, last_answer, last_end
 from ..records import Claim, Owed, Pointer, Settlement
+from ..records.storable import storable_text
 from .debts import owe
 
 
 class _Held(Pointer, frozen=True, kw_only=True):
-    """A pointer with the inbox row that set it."""
+    """A pointer with the inbox row that set it, and the journal's head then: what comes after is its work."""
 
     row: int
+    head: int
 
 
-# How a turn's end counts for those who wait for its answer elsewhere.
-REASONS: Mapping[str, Settlement] = {
-    "succeeded": "answered",
-    "failed": "aborted",
-    "interrupted": "aborted",
-    "cancelled": "cancelled",
-}
+# How a turn's end counts for those who wait for its answer elsewhere: as `aborted` unless it is here. One that gave way
+# is the last only when what it gave way to was stopped.
+REASONS: Mapping[str, Settlement] = {"succeeded": "answered", "cancelled": "cancelled", "yielded": "cancelled"}
 _decoder = msgspec.json.Decoder(_Held)
 
 
@@ -42,10 +40,13 @@ def take_pointer(tx: Tx, session: str, pointer: Pointer, *, row: int, at: int) -
     """Make `pointer` the one that the session reports to, for its inbox row `row`.
 
     Who had it before is told that it was superseded. Raises `Conflict` when the holder does not give way, `BadInput`
-    for a session below another: that one reports to its parent.
+    for a pointer that is none, and for a session below another: that one reports to its parent.
     """
-    found = tx.one("SELECT reply_to, parent FROM sessions WHERE id = ?", (session,))
-    if found is None or found[1] is not None:
+    for text in (pointer.dispatcher, pointer.target):
+        if not text or storable_text(text) != text:
+            raise BadInput("reply_to must name a dispatcher and a target, in storable text", field="reply_to")
+    found = tx.one("SELECT reply_to FROM sessions WHERE id = ? AND parent IS NULL", (session,))
+    if found is None:
         raise BadInput(f"{session} reports to its parent, and to nobody else", field="reply_to")
     held = _decoder.decode(found[0]) if found[0] else None
     if held is not None:
@@ -53,43 +54,41 @@ def take_pointer(tx: Tx, session: str, pointer: Pointer, *, row: int, at: int) -
             raise Conflict(f"session {session} already works for {held.dispatcher}:{held.target}")
         by = f"superseded by {pointer.dispatcher}:{pointer.target}"
         _pay(tx, session, held, text=by, reason="superseded", at=at)
-    mine = _Held(dispatcher=pointer.dispatcher, target=pointer.target, claim=pointer.claim, row=row)
+    mine = _Held(**msgspec.structs.asdict(pointer), row=row, head=journal_of(tx, session)[1])
     tx.execute("UPDATE sessions SET reply_to = ? WHERE id = ?", (msgspec.json.encode(mine).decode(), session))
 
 
-def settle(tx: Tx, root: str, *, at: int, reason: Settlement | None = None) -> None:
-    """Report the last answer of a root, once its whole tree is quiescent, and clear its pointer.
+def settle(tx: Tx, session: str, *, at: int) -> None:
+    """Report what came of the work of a session's tree, once all of it is quiescent, and clear its root's pointer.
 
-    Called in every transaction that can make a tree quiescent. `reason` is said instead of how the last turn ended.
+    Called in every transaction that can make a tree quiescent.
     """
-    found = tx.one("SELECT reply_to FROM sessions WHERE id = ? AND reply_to <> ''", (root,))
-    if found is None or not quiescent(tx, root):
+    found = tx.one(
+        "SELECT r.id, r.reply_to FROM sessions s JOIN sessions r ON r.id = s.root WHERE s.id = ? AND r.reply_to <> ''",
+        (session,),
+    )
+    if found is None or not quiescent(tx, found[0]):
         return
-    why = REASONS.get(last_outcome(tx, root), "aborted")
-    text = last_answer(tx, root) or "(no output)"
-    _pay(tx, root, _decoder.decode(found[0]), text=text, reason=reason or why, at=at)
+    root, held = found[0], _decoder.decode(found[1])
+    end = last_end(tx, root, after=held.head)
+    said = [f"❌ {end.error}"] if end is not None and end.error else []
+    text = "\n\n".join([*said, last_answer(tx, root, after=held.head)]).strip() or "(no output)"
+    reason = "cancelled" if end is None else REASONS.get(end.outcome, "aborted")
+    _pay(tx, root, held, text=text, reason=reason, at=at)
     tx.execute("UPDATE sessions SET reply_to = '' WHERE id = ?", (root,))
 
 
 def quiescent(tx: Tx, root: str) -> bool:
     """Tell whether nothing in a tree runs, waits for a person, or would start a run."""
     busy = tx.one(
-        "SELECT 1 FROM runs WHERE root = ? UNION ALL SELECT 1 FROM inbox JOIN sessions ON sessions.id = inbox.session"
-        " WHERE sessions.root = ? AND inbox.state = 'waiting' AND NOT EXISTS"
-        " (SELECT 1 FROM sessions WHERE id = ? AND parked = 1) LIMIT 1",
-        (root, root, root),
+        "SELECT 1 FROM runs WHERE root = ? UNION ALL SELECT 1 FROM inbox i JOIN sessions s ON s.id = i.session JOIN"
+        " sessions r ON r.id = s.root WHERE r.id = ? AND r.parked = 0 AND i.state = 'waiting' LIMIT 1",
+        (root, root),
     )
     return busy is None
 
 
 def _pay(tx: Tx, session: str, held: _Held, *, text: str, reason: Settlement, at: int) -> None:
-    report = Owed(
-        key=f"report:{held.row}",
-        dispatcher=held.dispatcher,
-        target=held.target,
-        text=text,
-        debt="report",
-        reason=reason,
-        session=session,
-    )
+    key, kind, to = f"report:{held.row}:{at}", held.dispatcher, held.target
+    report = Owed(key=key, dispatcher=kind, target=to, text=text, debt="report", reason=reason, session=session)
     owe(tx, report, at=at)

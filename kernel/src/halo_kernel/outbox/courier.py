@@ -3,185 +3,162 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
-
-from msgspec.structs import replace
+from typing import Any
 
 from .. import hookspecs
+from ..answers import checked
 from ..contracts import Clock, Database, Dispatcher, Lease
-from ..errors import DeliveryFailed, HaloError, LeaseHeld, LeaseLost
+from ..errors import DeliveryFailed, LeaseHeld, LeaseLost
 from ..hooks import Hooks
 from ..log import logger
 from ..records import Part, PartState
-from ..supervisor import contained, end_task
-from . import debts, lanes
-from .lanes import Lane
-
-T = TypeVar("T")
+from ..supervisor import bounded, end_task
+from . import lanes
+from .lanes import Fate, Lane
 
 SEND_SECONDS = 60.0
 GIVE_UP_SECONDS = 86_400
 _AGAIN_SECONDS = 5.0
 _LONGEST_WAIT = 300.0
-_UNKNOWN = "it is not known whether this part arrived"
-_ENDED = "its process ended while it was being sent"
+_LAND_SECONDS = 1.0
 
 
 class Courier:
     """Sends the deliveries of one database whose dispatchers are loaded; others wait for a server that has them."""
 
-    def __init__(
-        self,
-        database: Database,
-        dispatchers: Mapping[str, Dispatcher],
-        *,
-        clock: Clock,
-        hooks: Hooks,
-        give_up: float = GIVE_UP_SECONDS,
-    ) -> None:
+    def __init__(self, database: Database, dispatchers: Mapping[str, Dispatcher], clock: Clock, hooks: Hooks) -> None:
         self._database = database
         self._dispatchers = dispatchers
         self._clock = clock
         self._hooks = hooks
-        self._give_up = give_up * 1000
         self._leases: dict[str, Lease] = {}
         self._busy: dict[Lane, asyncio.Task[None]] = {}
-        self._log = logger("outbox")
+        self._stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Send whatever is due, for as long as this runs; a part in flight when it is cancelled counts as unknown."""
+        """Send whatever is due, for as long as this runs.
+
+        Cancelled, it begins no other part and gives those in flight a second; what becomes of the rest is unknown.
+        """
+        self._stopping.clear()
         bell = self._database.listen("outbox")
         try:
             while True:
                 wait = await self._start_lanes()
-                waiting = asyncio.ensure_future(bell.wait())
-                await asyncio.wait({waiting, *self._busy.values()}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
-                await end_task(waiting, name="outbox bell", within=1.0)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await bell.wait()
         finally:
             bell.close()
-            for task in list(self._busy.values()):
-                task.cancel()
+            self._stopping.set()
+            if self._busy:
+                await asyncio.wait(self._busy.values(), timeout=_LAND_SECONDS)
+            await asyncio.gather(*(end_task(task, name="outbox", within=1.5) for task in self._busy.values()))
             await asyncio.gather(*(lease.release() for lease in self._leases.values()), return_exceptions=True)
 
     async def _start_lanes(self) -> float | None:
         """Start every lane that has something to send, and return in how many seconds to look again."""
         now = self._clock.now()
-        try:
-            ready, later = await self._database.read(lambda tx: lanes.due(tx, list(self._dispatchers), now))
-        except HaloError as error:
-            self._log.warning("could not look for deliveries", error=error.message)
-            return _AGAIN_SECONDS
-        for lane, delivery in ready.items():
-            if lane not in self._busy:
-                task = asyncio.ensure_future(self._send_all(lane, delivery))
-                self._busy[lane] = task
-                task.add_done_callback(partial(self._rested, lane))
-        soon = [] if later is None else [max(0.0, (later - now) / 1000)]
-        return min([*soon, *([_AGAIN_SECONDS] if ready else [])], default=None)
+        ready, later = await self._database.read(lambda tx: lanes.due(tx, self._dispatchers, now))
+        for lane in ready.keys() - self._busy.keys():
+            self._busy[lane] = asyncio.create_task(self._serve(lane, ready[lane]))
+            self._busy[lane].add_done_callback(partial(self._rested, lane))
+        return None if later is None else (later - now) / 1000
 
-    def _rested(self, lane: Lane, task: asyncio.Task[None]) -> None:
-        self._busy.pop(lane, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._leases.pop(lane.account, None)
+    def _rested(self, lane: Lane, _: asyncio.Task[None]) -> None:
+        del self._busy[lane]
+        self._database.notify("outbox")  # the lane may have another delivery
+
+    async def _serve(self, lane: Lane, delivery: int) -> None:
+        """Send a delivery; when that cannot go on, keep the lane for a while before anybody looks again."""
+        try:
+            await self._send_all(lane, delivery)
+        except Exception as error:
+            self._leases.pop(lane.lease, None)
             if not isinstance(error, LeaseHeld | LeaseLost):  # then another process sends
-                self._log.error("deliveries stopped", lane=lane.name, error=repr(error))
+                logger("outbox").error("deliveries stopped", lane=lane, error=repr(error))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), _AGAIN_SECONDS)
 
     async def _send_all(self, lane: Lane, delivery: int) -> None:
-        lease = await self._lease(lane.account)
-        dispatcher = self._dispatchers[lane.dispatcher]
-        lost = await self._database.read(lambda tx: lanes.begun(tx, delivery))
-        if lost is not None and not await self._unknown(dispatcher, lost, lease, _ENDED):
-            return
-        while (part := await self._database.read(lambda tx: lanes.next_part(tx, delivery))) is not None:
-            texts = self._split(dispatcher, part)
-            if not await self._database.write(partial(lanes.begin, part=part, texts=texts, lease=lease)):
+        if lane.lease not in self._leases:
+            self._leases[lane.lease] = await self._database.lease(lane.lease)
+        lease, dispatcher = self._leases[lane.lease], self._dispatchers[lane.dispatcher]
+        while not self._stopping.is_set():
+            found = await self._database.read(lambda tx: lanes.next_part(tx, delivery))
+            if found is None:
                 return
-            if not await self._send(dispatcher, part, texts[0], lease):
+            part, begun = found
+            if begun:
+                fate = await self._doubt(dispatcher, part, "its process ended while it was being sent")
+            else:
+                texts = await self._split(dispatcher, part)
+                part = await self._database.write(partial(lanes.begin, part=part, texts=texts, lease=lease))
+                fate = await self._send(dispatcher, part)
+            await self._end(part, fate, lease)
+            if fate.not_before:
                 return
-        self._database.notify("outbox")
 
-    async def _lease(self, account: str) -> Lease:
-        if account not in self._leases:
-            self._leases[account] = await self._database.lease(f"deliver:{account}")
-        return self._leases[account]
-
-    def _split(self, dispatcher: Dispatcher, part: Part) -> Sequence[str]:
+    async def _split(self, dispatcher: Dispatcher, part: Part) -> Sequence[str]:
         """Return the parts that a delivery's text is sent in; after its first attempt they are what they are."""
-        if part.number > 1 or part.attempt:
-            return [part.text]
-        try:
-            return [text for text in dispatcher.split(part.text) if text] or [part.text]
-        except Exception as error:
-            self._log.warning("sent in one part", dispatcher=dispatcher.kind, error=repr(error))
-            return [part.text]
+        texts: Sequence[str] = ()
+        if part.number == 1 and not part.attempt:
+            try:
+                texts = await self._ask(dispatcher.split, part.text, Iterable[str])
+            except Exception as error:
+                logger("outbox").warning("sent in one part", dispatcher=dispatcher.kind, error=repr(error))
+        return [text for text in texts if text.strip()] or [part.text]
 
-    async def _send(self, dispatcher: Dispatcher, part: Part, text: str, lease: Lease) -> bool:
-        """Send one part; false when the lane has to wait, or its delivery has failed."""
-        sending = replace(part, text=text, attempt=part.attempt + 1)
+    async def _send(self, dispatcher: Dispatcher, part: Part) -> Fate:
         try:
-            sent_id = await self._bounded(dispatcher.deliver(sending), f"delivery by {dispatcher.kind}")
+            sent_id = await self._ask(dispatcher.deliver, part, object)
         except DeliveryFailed as error:
-            return await self._refused(sending, error, lease)
+            if error.permanent:
+                return Fate("failed", str(error))
+            return self._later(part, "pending", str(error), over="failed", wait=error.retry_after)
         except Exception as error:
-            return await self._unknown(dispatcher, sending, lease, repr(error))
-        return await self._finish(sending, "sent", lease, sent_id=str(sent_id))
+            return await self._doubt(dispatcher, part, repr(error))
+        return Fate("sent", sent_id=str(sent_id or ""))
 
-    async def _bounded(self, work: Coroutine[Any, Any, T], name: str) -> T:
-        """Await a dispatcher's work for a minute; a deaf one is left behind."""
-        task = asyncio.ensure_future(contained(work))
-        try:
-            await asyncio.wait({task}, timeout=SEND_SECONDS)
-            if not task.done() or task.cancelled():
-                raise TimeoutError(f"{name} gave no answer within {SEND_SECONDS:g} s")
-            return task.result()
-        finally:
-            await end_task(task, name=name, within=1.0)
-
-    async def _refused(self, part: Part, error: DeliveryFailed, lease: Lease) -> bool:
-        """Nothing was sent: try again later, unless no attempt will do better or the delivery has waited too long."""
-        now = self._clock.now()
-        if error.permanent:
-            return await self._finish(part, "failed", lease, error=error.message)
-        planned = await self._database.read(lambda tx: debts.find(tx, part.delivery))
-        wait = min(2.0 ** min(part.attempt - 1, 16), _LONGEST_WAIT) if error.retry_after is None else error.retry_after
-        at = now + round(wait * 1000)
-        if at > planned.at + self._give_up:
-            return await self._finish(part, "failed", lease, error=f"given up: {error.message}")
-        await self._finish(part, "pending", lease, error=error.message, not_before=at)
-        return False
-
-    async def _unknown(self, dispatcher: Dispatcher, part: Part, lease: Lease, why: str) -> bool:
+    async def _doubt(self, dispatcher: Dispatcher, part: Part, why: str) -> Fate:
         """Nobody knows whether the part arrived: its dispatcher's guarantee decides what becomes of it."""
         if dispatcher.guarantee in ("keyed", "local"):
-            later = self._clock.now() + round(1000 * min(2.0 ** min(part.attempt - 1, 16), _LONGEST_WAIT))
-            await self._finish(part, "pending", lease, error=why, not_before=later)
-            return False
-        if dispatcher.guarantee == "none":
-            return await self._finish(part, "uncertain", lease, error=f"{_UNKNOWN}: {why}")
+            return self._later(part, "pending", why, over="uncertain")
+        if dispatcher.guarantee != "queryable":
+            return Fate("uncertain", f"it is not known whether this part arrived: {why}")
         try:
-            found = await self._bounded(dispatcher.find(part), f"look-up by {dispatcher.kind}")
+            found = await self._ask(dispatcher.find, part, str | None)
         except Exception as error:
-            self._log.warning("could not look for a part", dispatcher=dispatcher.kind, error=repr(error))
-            await asyncio.sleep(_AGAIN_SECONDS)
-            return False  # it stays begun, and is looked for again
-        if found is not None:
-            return await self._finish(part, "sent", lease, sent_id=found)
-        return await self._finish(part, "pending", lease, error=why)
+            return self._later(part, "sending", f"{why}; looking for it: {error!r}", over="uncertain")
+        if found is None:
+            return self._later(part, "pending", why, over="failed")
+        return Fate("sent", sent_id=found)
 
-    async def _finish(
-        self, part: Part, state: PartState, lease: Lease, *, sent_id: str = "", error: str = "", not_before: int = 0
-    ) -> bool:
-        """Write what became of a part, and tell about its delivery when that is settled; true when the lane goes on."""
-        settled = await self._database.write(
-            partial(
-                lanes.finish, part=part, state=state, lease=lease, sent_id=sent_id, error=error, not_before=not_before
-            )
-        )
-        if state in ("failed", "uncertain"):
-            self._log.error("a part was not delivered", target=part.target, state=state, error=error)
-        if settled:
-            delivery = await self._database.read(lambda tx: debts.find(tx, part.delivery))
-            self._hooks.notify(hookspecs.delivery_settled, delivery=delivery)
-        return state in ("sent", "uncertain")
+    def _later(self, part: Part, state: PartState, why: str, *, over: PartState, wait: object = None) -> Fate:
+        """Try again after `wait` seconds, or ever longer; not beyond the delivery's time to live: then it is `over`."""
+        if not isinstance(wait, int | float):
+            wait = min(2.0 ** min(part.attempt - 1, 16), _LONGEST_WAIT)
+        at = self._clock.now() + max(1, round(1000 * min(max(0.0, wait), GIVE_UP_SECONDS + 1)))
+        late = at > part.at + GIVE_UP_SECONDS * 1000
+        return Fate(over, f"given up: {why}") if late else Fate(state, why, not_before=at)
+
+    async def _ask(self, method: Callable[[Any], Any], about: object, wanted: Any) -> Any:
+        """Return what a dispatcher answers within a minute. Raises `WrongAnswer` for something else than is wanted."""
+
+        async def answer() -> Any:
+            given = method(about)
+            return await given if inspect.isawaitable(given) else given
+
+        return checked(await bounded(answer(), name="delivery", seconds=SEND_SECONDS), wanted)
+
+    async def _end(self, part: Part, fate: Fate, lease: Lease) -> None:
+        """Write what became of a part, and tell about its delivery when that is settled."""
+        settled = await self._database.write(partial(lanes.end, part=part, fate=fate, lease=lease))
+        if fate.state in ("failed", "uncertain"):
+            logger("outbox").error("a part was not delivered", target=part.target, state=fate.state, error=fate.error)
+        if settled is not None:
+            self._hooks.notify(hookspecs.delivery_settled, delivery=settled)

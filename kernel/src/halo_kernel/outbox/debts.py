@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from ..contracts import Tx
 from ..errors import Conflict, NotFound
 from ..records import Delivery, Owed, PartStatus, Settlement
+from ..records.storable import storable_text
 
 _FIELDS = Delivery.__struct_fields__[:-1]
+_PART_FIELDS = PartStatus.__struct_fields__
 OPEN = "('pending', 'sending')"
 
 
@@ -17,46 +19,31 @@ def owe(tx: Tx, owed: Owed, *, at: int) -> int:
 
     Its dispatcher may split the part before it is sent for the first time.
     """
+    text = storable_text(owed.text)
     row = tx.one(
         "INSERT INTO outbox(key, dispatcher, target, debt, reason, session, at, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT(key) DO NOTHING RETURNING id",
-        (owed.key, owed.dispatcher, owed.target, owed.debt, owed.reason, owed.session, at, owed.text),
+        (owed.key, owed.dispatcher, owed.target, owed.debt, owed.reason, owed.session, at, text),
     )
-    if row is None:
-        known = tx.one("SELECT id FROM outbox WHERE key = ?", (owed.key,))
-        assert known is not None
-        return int(known[0])
-    tx.execute("INSERT INTO parts(delivery, number, text) VALUES (?, 1, ?)", (row[0], owed.text))
-    return int(row[0])
+    if row is not None:
+        tx.execute("INSERT INTO parts(delivery, number, text) VALUES (?, 1, ?)", (row[0], text))
+    known = row or tx.one("SELECT id FROM outbox WHERE key = ?", (owed.key,))
+    assert known is not None
+    return int(known[0])
 
 
-def owe_replies(
-    tx: Tx, session: str, *, key: str, text: str, reason: Settlement, at: int, state: str = "consumed"
-) -> None:
-    """Owe one reply to each route among the session's messages in `state` that have none yet.
+def owe_replies(tx: Tx, session: str, *, text: str, reason: Settlement, at: int) -> None:
+    """Owe one reply to each route among the session's messages that no longer wait and have none yet.
 
     Those of turns that gave way or were cut are among them: the turn that answers for all replies to all.
     """
-    routes = list(
-        tx.execute(
-            "SELECT DISTINCT route FROM inbox WHERE session = ? AND owed = 1 AND state = ? ORDER BY route",
-            (session, state),
-        )
-    )
-    for (route,) in routes:
-        dispatcher = route.partition(":")[0]
-        reply = Owed(
-            key=f"reply:{key}:{route}",
-            dispatcher=dispatcher,
-            target=route,
-            text=text,
-            debt="reply",
-            reason=reason,
-            session=session,
-        )
+    mine = "WHERE session = ? AND owed = 1 AND state <> 'waiting'"
+    routes = list(tx.execute(f"SELECT route, min(id) FROM inbox {mine} GROUP BY route ORDER BY 2", (session,)))
+    for route, row in routes:
+        key, kind = f"reply:{row}:{at}", route.partition(":")[0]
+        reply = Owed(key=key, dispatcher=kind, target=route, text=text, debt="reply", reason=reason, session=session)
         owe(tx, reply, at=at)
-    if routes:
-        tx.execute("UPDATE inbox SET owed = 0 WHERE session = ? AND owed = 1 AND state = ?", (session, state))
+    tx.execute(f"UPDATE inbox SET owed = 0 {mine}", (session,))
 
 
 def has_unsettled(tx: Tx) -> bool:
@@ -79,20 +66,20 @@ def find(tx: Tx, number: int) -> Delivery:
     row = tx.one(f"SELECT {', '.join(_FIELDS)} FROM outbox WHERE id = ?", (number,))
     if row is None:
         raise NotFound(f"there is no delivery {number}")
-    names = PartStatus.__struct_fields__
-    parts = tx.execute(f"SELECT {', '.join(names)} FROM parts WHERE delivery = ? ORDER BY number", (number,))
-    found = tuple(PartStatus(**dict(zip(names, part, strict=True))) for part in parts)
+    parts = tx.execute(f"SELECT {', '.join(_PART_FIELDS)} FROM parts WHERE delivery = ? ORDER BY number", (number,))
+    found = tuple(PartStatus(**dict(zip(_PART_FIELDS, part, strict=True))) for part in parts)
     return Delivery(**dict(zip(_FIELDS, row, strict=True)), parts=found)
 
 
-def retry(tx: Tx, number: int) -> Delivery:
-    """Make the failed and uncertain parts of a delivery pending again. Raises `NotFound`, `Conflict`."""
+def retry(tx: Tx, number: int, *, at: int) -> Delivery:
+    """Make the failed and uncertain parts of a delivery pending, as if owed now. Raises `NotFound`, `Conflict`."""
     find(tx, number)
     again = tx.one(
-        "UPDATE parts SET state = 'pending', not_before = 0, attempt = 0, error = ''"
+        "UPDATE parts SET state = 'pending', not_before = 0, error = ''"
         " WHERE delivery = ? AND state IN ('failed', 'uncertain') RETURNING number",
         (number,),
     )
     if again is None:
         raise Conflict(f"delivery {number} has no part that failed or is uncertain")
+    tx.execute("UPDATE outbox SET at = ? WHERE id = ?", (at, number))
     return find(tx, number)

@@ -1,37 +1,46 @@
-"""The order of sending: one part in flight for each chat, its states as guarded updates under the account's lease."""
+"""The order of sending: one part in flight for each chat, its states as updates under the account's lease."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from ..contracts import Lease, Tx
-from ..records import Part, PartState
-from .debts import OPEN
+from msgspec.structs import replace
+
+from ..contracts import Lease, Tx, Value
+from ..records import Delivery, Part, PartState
+from ..records.storable import storable_text
+from .debts import OPEN, find
 
 _PART = {
     **{name: f"p.{name}" for name in ("delivery", "number", "text", "attempt")},
-    **{name: f"o.{name}" for name in ("target", "debt", "reason", "session")},
-    "key": "o.key || '#' || p.number",
+    **{name: f"o.{name}" for name in ("target", "debt", "reason", "session", "at")},
+    "key": "'outbox:' || (SELECT value FROM meta WHERE name = 'workspace') || ':' || o.key || '#' || p.number",
 }
-_SEGMENTS = 3  # dispatcher, account, chat: a thread is in its chat's order
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lane:
-    """What is sent one after the other: `name` is dispatcher, account and chat; `account` is whose lease guards it."""
+class Lane(NamedTuple):
+    """What is sent one after the other; a thread is in its chat's order, and `lease` guards all of an account."""
 
-    name: str
     dispatcher: str
-    account: str
+    lease: str
+    chat: str
+
+
+class Fate(NamedTuple):
+    """What has become of an attempt to send a part; `not_before` when there is another."""
+
+    state: PartState
+    error: str = ""
+    sent_id: str = ""
+    not_before: int = 0
 
 
 def lane_of(dispatcher: str, target: str) -> Lane:
     """Return the lane of a target; one that is no route of its dispatcher is a lane by itself."""
-    segments = target.split(":")
-    if segments[0] != dispatcher:
-        return Lane(name=f"{dispatcher}:{target}", dispatcher=dispatcher, account=dispatcher)
-    return Lane(name=":".join(segments[:_SEGMENTS]), dispatcher=dispatcher, account=":".join(segments[: _SEGMENTS - 1]))
+    kind, account, chat, *_ = [*target.split(":"), "", ""]
+    account, chat = (account, chat) if kind == dispatcher else ("", target)
+    return Lane(dispatcher, f"deliver:{dispatcher}:{account}", chat)
 
 
 def due(tx: Tx, dispatchers: Collection[str], now: int) -> tuple[dict[Lane, int], int | None]:
@@ -42,72 +51,51 @@ def due(tx: Tx, dispatchers: Collection[str], now: int) -> tuple[dict[Lane, int]
         f" WHERE p.state IN {OPEN} AND o.dispatcher IN ({marks}) GROUP BY o.id, o.dispatcher, o.target ORDER BY o.id",
         list(dispatchers),
     )
-    ready: dict[Lane, int] = {}
-    later: dict[Lane, int] = {}
+    first: dict[Lane, tuple[int, int]] = {}
     for delivery, dispatcher, target, not_before in rows:
-        lane = lane_of(dispatcher, target)
-        if lane in ready or lane in later:
-            continue  # in order: it waits for the one before it
-        if not_before <= now:
-            ready[lane] = delivery
-        else:
-            later[lane] = not_before
-    return ready, min(later.values(), default=None)
+        first.setdefault(lane_of(dispatcher, target), (delivery, not_before))  # in order: others wait for the first
+    ready = {lane: delivery for lane, (delivery, not_before) in first.items() if not_before <= now}
+    return ready, min((not_before for _, not_before in first.values() if not_before > now), default=None)
 
 
-def begun(tx: Tx, delivery: int) -> Part | None:
-    """Return a part that somebody began to send, and nobody knows how that went."""
-    return _part(tx, delivery, "sending")
-
-
-def next_part(tx: Tx, delivery: int) -> Part | None:
-    """Return the first part of a delivery that is still to be sent."""
-    return _part(tx, delivery, "pending")
-
-
-def _part(tx: Tx, delivery: int, state: str) -> Part | None:
+def next_part(tx: Tx, delivery: int) -> tuple[Part, bool] | None:
+    """Return the first part of a delivery that is open, and whether somebody began to send it and never said how."""
     row = tx.one(
-        f"SELECT {', '.join(_PART.values())} FROM outbox o JOIN parts p ON p.delivery = o.id"
-        " WHERE o.id = ? AND p.state = ? ORDER BY p.number LIMIT 1",
-        (delivery, state),
+        f"SELECT {', '.join(_PART.values())}, p.state = 'sending' FROM outbox o JOIN parts p ON p.delivery = o.id"
+        f" WHERE o.id = ? AND p.state IN {OPEN} ORDER BY p.number LIMIT 1",
+        (delivery,),
     )
-    return None if row is None else Part(**dict(zip(_PART, row, strict=True)))
+    return None if row is None else (Part(**dict(zip(_PART, row[:-1], strict=True))), bool(row[-1]))
 
 
-def begin(tx: Tx, part: Part, texts: Sequence[str], lease: Lease) -> bool:
-    """Say, before the first byte, that a part is being sent; `texts` are the parts that it becomes, at its first time.
+def begin(tx: Tx, part: Part, texts: Sequence[str], lease: Lease) -> Part:
+    """Say, before the first byte, that a part is being sent, and return it so.
 
-    False when it is not pending any more.
+    `texts` are the parts that it becomes; more than one only at its first time.
     """
-    lease.check(tx)
-    changed = tx.one(
-        "UPDATE parts SET state = 'sending', attempt = attempt + 1, epoch = ?, text = ?"
-        " WHERE delivery = ? AND number = ? AND state = 'pending' RETURNING number",
-        (lease.epoch, texts[0], part.delivery, part.number),
-    )
-    if changed is None:
-        return False
-    for number, text in enumerate(texts[1:], part.number + 1):
-        tx.execute("INSERT INTO parts(delivery, number, text) VALUES (?, ?, ?)", (part.delivery, number, text))
-    return True
+    text, *more = map(storable_text, texts)
+    _update(tx, part, lease, state="sending", attempt=part.attempt + 1, epoch=lease.epoch, text=text)
+    for number, other in enumerate(more, part.number + 1):
+        tx.execute("INSERT INTO parts(delivery, number, text) VALUES (?, ?, ?)", (part.delivery, number, other))
+    return replace(part, text=text, attempt=part.attempt + 1)
 
 
-def finish(
-    tx: Tx, part: Part, state: PartState, lease: Lease, *, sent_id: str = "", error: str = "", not_before: int = 0
-) -> bool:
-    """Settle a part that is being sent, or put it back; true when its whole delivery is settled now.
+def end(tx: Tx, part: Part, fate: Fate, lease: Lease) -> Delivery | None:
+    """Say what has become of a part that was being sent; return its whole delivery when that is settled now.
 
     After a part that failed, the rest of its delivery is not sent.
     """
-    lease.check(tx)
-    tx.execute(
-        "UPDATE parts SET state = ?, sent_id = ?, error = ?, not_before = ?"
-        " WHERE delivery = ? AND number = ? AND state = 'sending'",
-        (state, sent_id, error, not_before, part.delivery, part.number),
-    )
-    if state == "failed":
+    _update(tx, part, lease, **fate._asdict())
+    if fate.state == "failed":
         tx.execute(
             "UPDATE parts SET state = 'failed', error = ? WHERE delivery = ? AND state = 'pending'",
             (f"after part {part.number}", part.delivery),
         )
-    return tx.one(f"SELECT 1 FROM parts WHERE delivery = ? AND state IN {OPEN}", (part.delivery,)) is None
+    return find(tx, part.delivery) if next_part(tx, part.delivery) is None else None
+
+
+def _update(tx: Tx, part: Part, lease: Lease, **values: Value) -> None:
+    lease.check(tx)
+    told = [storable_text(value) if isinstance(value, str) else value for value in values.values()]
+    columns = ", ".join(f"{name} = ?" for name in values)
+    tx.execute(f"UPDATE parts SET {columns} WHERE delivery = ? AND number = ?", (*told, part.delivery, part.number))

@@ -9,7 +9,8 @@ from msgspec import Struct
 # What a dispatcher promises for a part that was being sent when its process died: `keyed` (send again, the key keeps it
 # single), `queryable` (`find` decides), `local` (the target is our own row: again), `none` (uncertain, and shown so).
 Guarantee = Literal["keyed", "queryable", "local", "none"]
-# Who may take a session's report pointer from whom: see `outbox.supersede`.
+# Who may take a session's report pointer from whom: a report takes any, a job those of jobs and runs, a run
+# none.
 Claim = Literal["report", "job", "run"]
 Debt = Literal["reply", "report", "interim", "notice"]
 Settlement = Literal["answered", "aborted", "cancelled", "superseded", "deleted"]
@@ -41,7 +42,11 @@ class Owed(Struct, frozen=True, kw_only=True):
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """One message of a delivery, as its dispatcher gets it: `key` is the same at every attempt, `number` from 1."""
+    """One message of a delivery, as its dispatcher gets it, `number` from 1.
+
+    `key` is the same at every attempt, and no other part's in any workspace. `at` is when the delivery was owed, or
+    last retried, in UTC milliseconds.
+    """
 
     delivery: int
     number: int
@@ -52,6 +57,7 @@ class Part(Struct, frozen=True, kw_only=True):
     debt: Debt
     reason: Settlement
     session: str
+    at: int
 
 
 class PartStatus(Struct, frozen=True, kw_only=True):
@@ -66,7 +72,7 @@ class PartStatus(Struct, frozen=True, kw_only=True):
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """What is or was owed, with all of its parts."""
+    """What is or was owed, with all of its parts; `at` as in `Part`."""
 
     id: int
     key: str

@@ -10,6 +10,8 @@ from ..records import Delivery, Owed
 from ..records.storable import storable_text
 from .seat import Seat
 
+_KEY = 200
+
 
 class Outbox:
     """See `contracts.Outbox`. `seat_of` opens a workspace by id."""
@@ -23,6 +25,8 @@ class Outbox:
             text = getattr(owed, field)
             if not text or storable_text(text) != text:
                 raise BadInput(f"{field} must be text without U+0000 and surrogates", field=field)
+        if len(owed.key) > _KEY:
+            raise BadInput(f"key must have at most {_KEY} characters, not {len(owed.key)}", field="key")
         seat = await self._seat_of(workspace)
         await seat.mark_busy()
         now = seat.clock.now()
@@ -42,6 +46,7 @@ class Outbox:
         """See `contracts.Outbox.retry`."""
         seat = await self._seat_of(workspace)
         await seat.mark_busy()
-        found = await seat.database.write(lambda tx: outbox.retry(tx, delivery))
+        now = seat.clock.now()
+        found = await seat.database.write(lambda tx: outbox.retry(tx, delivery, at=now))
         seat.database.notify("outbox")
         return found

@@ -13,7 +13,7 @@ from ..contracts import Row, Tx, Value
 from ..errors import BadInput, Conflict, NotFound
 from ..inbox import input_of, prepared, waiting
 from ..journal import append
-from ..outbox import owe_replies
+from ..outbox import owe_replies, settle
 from ..questions import supersede
 from ..records import (
     Event,
@@ -155,7 +155,9 @@ def halt(tx: Tx, session: str, *, archive: bool, at: int) -> tuple[Event, ...]:
     tx.execute(f"UPDATE sessions SET {column} = coalesce({column}, ?) WHERE id = ?", (at, session))
     left = waiting(tx, session)
     tx.execute("UPDATE inbox SET state = ? WHERE session = ? AND state = 'waiting'", (state, session))
-    owe_replies(tx, session, key=f"halt:{at}", text=f"The session was {state}.", reason="cancelled", at=at, state=state)
+    done = "archived" if archive else "stopped"
+    owe_replies(tx, session, text=f"The session was {done}.", reason="cancelled", at=at)
+    settle(tx, session, at=at)
     kept = [] if archive else [input_of(row, prepared(row)) for row in left]
     return events + (append(tx, session, kept, at=at) if kept else ())
 

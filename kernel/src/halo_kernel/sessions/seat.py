@@ -11,17 +11,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from .. import hookspecs
-from ..contracts import Clock, Database, Lease, Tool, Tx
+from ..contracts import Lease, Tool, Tx
 from ..errors import StorageUnavailable
-from ..folds import History
-from ..hooks import Hooks
-from ..journal import Feed
 from ..log import logger
-from ..models import Models
 from ..questions import expire
 from ..records import Access, AgentSpec, Event, SessionInfo, ToolSpec, WorkspaceInfo
 from ..supervisor import end_task
-from ..turns import Desk, Limits
+from ..turns import Place
 
 if TYPE_CHECKING:
     from .session import LiveSession
@@ -31,20 +27,12 @@ _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(kw_only=True)
-class Seat:
+class Seat(Place):
     """Shared by the sessions of one workspace; `sessions` are those that anybody uses, one instance each."""
 
     workspace: WorkspaceInfo
-    database: Database
-    feed: Feed
-    hooks: Hooks
-    models: Models
-    clock: Clock
-    boot: str
-    mask: Callable[[str], str]
     stopping: asyncio.Event
     start_child: Callable[[SessionInfo, str, Access | None, str], Awaitable[LiveSession]]
-    limits: Limits
     max_queue: int
     find_agent: Callable[[WorkspaceInfo, str | None], AgentSpec]
     spawn: Callable[[str, Coroutine[Any, Any, None]], object]
@@ -81,35 +69,8 @@ class Seat:
                 live.told(event)
         self.feed.publish(events)
 
-    async def desk(
-        self,
-        session: LiveSession,
-        lease: Lease,
-        history: History,
-        stirred: asyncio.Event,
-        *,
-        told: Callable[[Event], None],
-    ) -> Desk:
-        """Return what the turns of `session` work with."""
-        return Desk(
-            session=session,
-            database=self.database,
-            feed=self.feed,
-            lease=lease,
-            hooks=self.hooks,
-            models=self.models,
-            clock=self.clock,
-            history=history,
-            tools=await self._tools(session),
-            limits=self.limits,
-            boot=self.boot,
-            mask=self.mask,
-            stirred=stirred,
-            scope=session.scope,
-            told=told,
-        )
-
-    async def _tools(self, session: LiveSession) -> dict[str, Tool]:
+    async def tools(self, session: LiveSession) -> dict[str, Tool]:
+        """Return the tools that plugins have for a session, by name."""
         tools: dict[str, Tool] = {}
         for plugin, tool in await self.hooks.gather(hookspecs.provide_tools, session=session):
             wrong = _wrong(tool.spec, tools)

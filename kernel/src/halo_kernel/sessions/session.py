@@ -150,6 +150,7 @@ class LiveSession:
             logger("sessions").warning("could not withdraw a message", session=session, error=error.message)
             withdrawn = False
         if withdrawn:
+            self._seat.database.notify("outbox")
             self._settle_rows([row], TurnResult(session=session, turn="", outcome="cancelled"))
         elif self._turn is not None and row in {*self._yielded, *self._turn.numbers}:
             self._turn.token.request("cancelled")
@@ -275,12 +276,22 @@ class LiveSession:
         seat.feed.forget_partial(info.id)
         await self._refresh()
         if self._info.parked:
+            seat.database.notify("outbox")
             self.doze()
             return False
         events = await seat.database.read(lambda tx: read(tx, info.id))
         await seat.hooks.tell(hookspecs.session_opened, session=self)
         self._digest = next((e.body.digest for e in reversed(events) if isinstance(e.body, ContextPrepared)), "")
-        self._desk = await seat.desk(self, lease, history_of(events), self._stirred, told=self.told)
+        self._desk = Desk(
+            place=seat,
+            session=self,
+            lease=lease,
+            history=history_of(events),
+            tools=await seat.tools(self),
+            stirred=self._stirred,
+            scope=self.scope,
+            told=self.told,
+        )
         return True
 
     def told(self, event: Event) -> None:
@@ -361,6 +372,7 @@ class LiveSession:
             )
 
         await self._write(write)
+        seat.database.notify("outbox")
         names = await seat.database.read(lambda tx: rows.tree(tx, session))
         await asyncio.gather(*(live.halted() for name in names if (live := seat.sessions.get(name)) is not None))
 

@@ -2,7 +2,7 @@
 
 from .asking import authorize, usage_of
 from .cancel import CancelToken, Reason, Stopped
-from .desk import Desk, Limits
+from .desk import Desk, Limits, Place
 from .turn import Turn
 
-__all__ = ["CancelToken", "Desk", "Limits", "Reason", "Stopped", "Turn", "authorize", "usage_of"]
+__all__ = ["CancelToken", "Desk", "Limits", "Place", "Reason", "Stopped", "Turn", "authorize", "usage_of"]

@@ -45,7 +45,7 @@ class Asking:
         """Return the answer of `<provider>/<id>`. Raises `ModelError`; `Paused` when a person must allow the call."""
         desk = self._desk
         call = ModelCall(
-            id=desk.clock.new_id(64),
+            id=desk.place.clock.new_id(64),
             model=model,
             purpose=request.purpose,
             request=request,
@@ -53,27 +53,27 @@ class Asking:
             turn=self._turn,
             approval=approval,
         )
-        await authorize(desk.hooks, call)
-        self._kept_at = desk.clock.monotonic()
+        await authorize(desk.place.hooks, call)
+        self._kept_at = desk.place.clock.monotonic()
         try:
             answer = await call_model(
-                desk.models.provider(model),
+                desk.place.models.provider(model),
                 request,
-                clock=desk.clock,
-                idle_timeout=desk.limits.idle_timeout,
-                max_attempts=desk.limits.max_attempts,
+                clock=desk.place.clock,
+                idle_timeout=desk.place.limits.idle_timeout,
+                max_attempts=desk.place.limits.max_attempts,
                 on_delta=self._delta,
                 on_failure=self._discard,
             )
         except ModelError as error:
-            desk.hooks.notify(hookspecs.model_finished, call=replace(call, error=error))
+            desk.place.hooks.notify(hookspecs.model_finished, call=replace(call, error=error))
             raise
-        desk.hooks.notify(hookspecs.model_finished, call=replace(call, usage=answer.usage))
+        desk.place.hooks.notify(hookspecs.model_finished, call=replace(call, usage=answer.usage))
         return answer
 
     async def record(self, bodies: Sequence[Body]) -> tuple[Event, ...]:
         """Journal what became of the call; what had been streamed of it is in there now, in one form or another."""
-        session, turn, now = self._session, self._turn, self._desk.clock.now()
+        session, turn, now = self._session, self._turn, self._desk.place.clock.now()
 
         def write(tx: Tx) -> tuple[Event, ...]:
             tx.execute("DELETE FROM partials WHERE session = ?", (session,))
@@ -86,7 +86,7 @@ class Asking:
     def forget(self) -> None:
         """What was streamed is in the journal now."""
         self._attempt = None
-        self._desk.feed.forget_partial(self._session)
+        self._desk.place.feed.forget_partial(self._session)
 
     def cut(self, reason: str) -> list[Body]:
         """Return what was streamed of an answer that is not in the journal."""
@@ -103,19 +103,19 @@ class Asking:
     def _delta(self, attempt: Attempt, text: str, thinking: bool) -> None:
         self._attempt = attempt
         offset = len(attempt.thinking if thinking else attempt.text)
-        self._desk.feed.publish_delta(
+        self._desk.place.feed.publish_delta(
             Delta(
                 session=self._session, turn=self._turn, reply=attempt.reply, offset=offset, text=text, thinking=thinking
             )
         )
-        now = self._desk.clock.monotonic()
+        now = self._desk.place.clock.monotonic()
         if not thinking and now - self._kept_at >= _PARTIAL_SECONDS:
             self._kept_at = now
             self._store(attempt.reply, attempt.text + text)
 
     def _store(self, reply: str, text: str) -> None:
         """Store what has been streamed; a failure costs only the partial, the answer itself is written later."""
-        task = asyncio.ensure_future(self._desk.database.write(self._partial(reply, text)))
+        task = asyncio.ensure_future(self._desk.place.database.write(self._partial(reply, text)))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _partial(self, reply: str, text: str) -> Callable[[Tx], None]:

@@ -58,7 +58,7 @@ class RunningCall:
         """Show followers a line about this call; it is not stored."""
         session = self.session.info.id
         delta = Delta(session=session, turn=self.turn, reply=self.id, offset=0, text=storable_text(text), thinking=True)
-        self.desk.feed.publish_delta(delta)
+        self.desk.place.feed.publish_delta(delta)
 
     def ask(self, question: Question) -> NoReturn:
         """See `contracts.Call.ask`; the question counts even if the tool swallows what is raised here."""
@@ -117,7 +117,7 @@ class Batch:
         approval = running.approval
         if approval is not None and not approval.approved:
             return _finished(call, "denied", f"Refused by {approval.by or 'nobody'}: {approval.text}")
-        verdict = await self._desk.hooks.guard(hookspecs.authorize_tool, call=running, session=running.session)
+        verdict = await self._desk.place.hooks.guard(hookspecs.authorize_tool, call=running, session=running.session)
         if self._token.requested:  # meanwhile
             return _finished(call, "not_run", NOT_RUN)
         if isinstance(verdict, Denial):
@@ -144,7 +144,7 @@ class Batch:
         )
 
     async def _finish(self, call: RunningCall, tool: Tool) -> ToolFinished:
-        desk, started = self._desk, self._desk.clock.monotonic()
+        place, started = self._desk.place, self._desk.place.clock.monotonic()
         outcome: ToolOutcome = "ok"
         try:
             work = run_stoppable(tool.run(call), call.cancel, name=f"tool {call.tool.name}", grace=_GRACE_SECONDS)
@@ -160,23 +160,22 @@ class Batch:
             logger("turns").warning("tool failed", tool=call.tool.name, session=call.session.info.id, exc_info=True)
         finally:
             await call.scope.close()
-        ms = round((desk.clock.monotonic() - started) * 1000)
-        return ToolFinished(
-            call=call.id, name=call.tool.name, outcome=outcome, text=cap(desk.mask(text), desk.limits.result_chars), ms=ms
-        )
+        ms = round((place.clock.monotonic() - started) * 1000)
+        text = cap(place.mask(text), place.limits.result_chars)
+        return ToolFinished(call=call.id, name=call.tool.name, outcome=outcome, text=text, ms=ms)
 
     async def _commit(self, bodies: Sequence[Body]) -> None:
         if not bodies:
             return
         desk, turn = self._desk, self._turn
-        session, at = desk.session.info.id, desk.clock.now()
+        session, at = desk.session.info.id, desk.place.clock.now()
 
         def write(tx: Tx) -> tuple[Event, ...]:
-            return (*going_on(tx, session, desk.boot), *append(tx, session, bodies, at=at, turn=turn))
+            return (*going_on(tx, session, desk.place.boot), *append(tx, session, bodies, at=at, turn=turn))
 
         for event in await desk.commit(write):
             if isinstance(event.body, ToolFinished):
-                desk.hooks.notify(hookspecs.tool_finished, session=desk.session.info, event=event)
+                desk.place.hooks.notify(hookspecs.tool_finished, session=desk.session.info, event=event)
 
 
 def going_on(tx: Tx, session: str, boot: str) -> tuple[Event, ...]:

@@ -25,25 +25,32 @@ class Limits:
     result_chars: int = 8000
 
 
+@dataclass(kw_only=True)
+class Place:
+    """What the sessions of one workspace share. `mask` takes known secrets out of a text."""
+
+    database: Database
+    feed: Feed
+    hooks: Hooks
+    models: Models
+    clock: Clock
+    boot: str
+    limits: Limits
+    mask: Callable[[str], str]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Desk:
     """Everything a turn needs of its session.
 
-    `mask` takes known secrets out of a text. `stirred` is set whenever something new may wait in the inbox; `told` gets every event after its commit.
+    `stirred` is set whenever something new may wait in the inbox; `told` gets every event after its commit.
     """
 
+    place: Place
     session: Session
-    database: Database
-    feed: Feed
     lease: Lease
-    hooks: Hooks
-    models: Models
-    clock: Clock
     history: History
     tools: Mapping[str, Tool]
-    limits: Limits
-    boot: str
-    mask: Callable[[str], str]
     stirred: asyncio.Event
     scope: Scope
     told: Callable[[Event], None]
@@ -59,7 +66,7 @@ class Desk:
             lease.check(tx)
             return fn(tx)
 
-        write = asyncio.ensure_future(self.database.write(fenced))
+        write = asyncio.ensure_future(self.place.database.write(fenced))
         try:
             events = await asyncio.shield(write)
         except asyncio.CancelledError:
@@ -74,4 +81,4 @@ class Desk:
         for event in events:
             self.history.apply(event)
             self.told(event)
-        self.feed.publish(events)
+        self.place.feed.publish(events)

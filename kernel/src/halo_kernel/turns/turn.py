@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from .. import hookspecs
 from ..contracts import Tx
 from ..errors import HaloError, ModelError
@@ -54,7 +56,7 @@ class Turn:
     def __init__(
         self, desk: Desk, rows: Sequence[Waiting], *, context_digest: str = "", resumed: str | None = None
     ) -> None:
-        self.id = resumed or desk.clock.new_id(128)
+        self.id = resumed or desk.place.clock.new_id(128)
         self.paused = False
         self.rows = list(rows)
         self.token = CancelToken()
@@ -99,7 +101,7 @@ class Turn:
             )
 
     async def _begin(self) -> bool:
-        desk, rows, now = self._desk, self.rows, self._desk.clock.now()
+        desk, rows, now = self._desk, self.rows, self._desk.place.clock.now()
         inputs, skipped = await self._prepare_input(rows)
         if self.token.requested and self.token.reason == "landed":
             return False
@@ -113,7 +115,7 @@ class Turn:
             root = desk.session.info.root
             tx.execute(
                 "INSERT INTO runs(session, root, turn, boot, started_at) VALUES (?, ?, ?, ?, ?)",
-                (self._session, root, self.id, desk.boot, now),
+                (self._session, root, self.id, desk.place.boot, now),
             )
             if titled:
                 tx.execute("UPDATE sessions SET title = ? WHERE id = ?", (titled, self._session))
@@ -122,20 +124,22 @@ class Turn:
 
         if not await desk.commit(write):
             return False
-        desk.hooks.notify(hookspecs.run_started, session=desk.session.info, turn=self.id)
+        desk.place.hooks.notify(hookspecs.run_started, session=desk.session.info, turn=self.id)
         return True
 
     async def _prepare_input(self, rows: Sequence[Waiting]) -> tuple[list[InputAdded], list[HookSkipped]]:
+        mask = self._desk.place.mask
         batch: Sequence[PreparedInput] = [prepared(row) for row in rows]
-        batch, failures = await self._desk.hooks.fold(hookspecs.prepare_input, batch, session=self._desk.session)
-        inputs = [input_of(row, ready) for row, ready in zip(rows, batch, strict=True)]
+        batch, failures = await self._desk.place.hooks.fold(hookspecs.prepare_input, batch, session=self._desk.session)
+        masked = [replace(each, text=mask(each.text), content=mask(each.content)) for each in batch]
+        inputs = [input_of(row, ready) for row, ready in zip(rows, masked, strict=True)]
         skipped = [HookSkipped(plugin=failure.plugin, hook=failure.hook, error=str(failure)) for failure in failures]
         return inputs, skipped
 
     async def _work(self) -> TurnResult:
         desk, access = self._desk, self.rows[0].access
         context = await run_stoppable(
-            prepare_context(desk.hooks, desk.session, desk.tools, access), self.token, name="prepare_context"
+            prepare_context(desk.place.hooks, desk.session, desk.tools, access), self.token, name="prepare_context"
         )
         offer = await run_stoppable(self._choose(), self.token, name="choice of a model")
         if context.event.digest != self.context_digest:
@@ -144,7 +148,7 @@ class Turn:
         batch = Batch(self._desk, context.tools, turn=self.id, access=access, token=self.token)
         if self._resumed and (result := await self._catch_up(batch)) is not None:
             return result
-        while self._steps < desk.limits.max_steps:
+        while self._steps < desk.place.limits.max_steps:
             self._steps += 1
             calls = await self._step(context, offer)
             if isinstance(calls, TurnResult):
@@ -185,8 +189,8 @@ class Turn:
 
     async def _choose(self) -> Offer:
         desk = self._desk
-        offer, _ = await desk.models.choose(desk.session.agent)
-        name = await desk.hooks.first(hookspecs.resolve_model, name=offer.model, session=desk.session)
+        offer, _ = await desk.place.models.choose(desk.session.agent)
+        name = await desk.place.hooks.first(hookspecs.resolve_model, name=offer.model, session=desk.session)
         self._model = storable_text(name or offer.model)
         return offer
 
@@ -210,7 +214,7 @@ class Turn:
         desk = self._desk
         if not desk.stirred.is_set():
             return []
-        rows = await desk.database.read(lambda tx: waiting(tx, self._session))
+        rows = await desk.place.database.read(lambda tx: waiting(tx, self._session))
         return [row for row in next_batch([self.rows[0], *rows]) if row is not self.rows[0]]
 
     async def _give_way(self) -> TurnResult | None:
@@ -229,7 +233,7 @@ class Turn:
 
     async def _steer(self, rows: list[Waiting], bodies: list[Body]) -> bool:
         inputs, skipped = await self._prepare_input(rows)
-        now = self._desk.clock.now()
+        now = self._desk.place.clock.now()
 
         def write(tx: Tx) -> tuple[Event, ...]:
             if not consume(tx, rows, self.id):
@@ -244,7 +248,7 @@ class Turn:
         return joined
 
     async def _record(self, bodies: Sequence[Body]) -> tuple[Event, ...]:
-        now = self._desk.clock.now()
+        now = self._desk.place.clock.now()
         return await self._desk.commit(lambda tx: append(tx, self._session, bodies, at=now, turn=self.id))
 
     async def _catch_up(self, batch: Batch) -> TurnResult | None:
@@ -253,19 +257,19 @@ class Turn:
         def look(tx: Tx) -> tuple[list[Event], dict[tuple[str, Asker], Approval]]:
             return read_turn(tx, self._session, self.id), answers(tx, self._session, self.id)
 
-        events, self._answers = await self._desk.database.read(look)
+        events, self._answers = await self._desk.place.database.read(look)
         said = [event.body.content for event in events if isinstance(event.body, AssistantMessage)]
         self._steps = len(said)
         self._answer = next((text for content in reversed(said) if (text := plain_text(content))), "")
         calls = [call for call, _ in unanswered(events).values()]
         if not calls:
-            await self._desk.commit(lambda tx: going_on(tx, self._session, self._desk.boot))
+            await self._desk.commit(lambda tx: going_on(tx, self._session, self._desk.place.boot))
         await batch.run(calls, self._answers)
         return await self._give_way()
 
     async def _pause(self, pending: Pending) -> None:
         """Make the question durable; no task is held while it is open."""
-        session, turn, now = self._session, self.id, self._desk.clock.now()
+        session, turn, now = self._session, self.id, self._desk.place.clock.now()
         access = self.rows[0].access
 
         def write(tx: Tx) -> tuple[Event, ...]:
@@ -274,7 +278,7 @@ class Turn:
 
         await self._desk.commit(write)
         self.paused = True
-        self._desk.database.notify("questions")
+        self._desk.place.database.notify("questions")
 
     async def _stopped(self) -> TurnResult | None:
         if self.token.reason == "landed":
@@ -307,9 +311,9 @@ class Turn:
     def _ending(
         self, outcome: Outcome, *, bodies: Sequence[Body] = (), error: str = "", kind: str = ""
     ) -> Callable[[Tx], tuple[Event, ...]]:
-        session, turn, model, now = self._session, self.id, self._model, self._desk.clock.now()
+        session, turn, model, now = self._session, self.id, self._model, self._desk.place.clock.now()
         end = TurnEnded(outcome=outcome, error=error, kind=kind, steps=self._steps)
-        root, reply = self._desk.session.info.root, _reply(outcome, self._answer, error)
+        reply = _reply(outcome, self._answer, error)
 
         def write(tx: Tx) -> tuple[Event, ...]:
             tx.execute("DELETE FROM runs WHERE session = ?", (session,))
@@ -318,19 +322,19 @@ class Turn:
             answers = [] if outcome in ("succeeded", "yielded") else open_calls(read_turn(tx, session, turn))
             events = append(tx, session, [*bodies, *answers, end], at=now, turn=turn)
             if outcome != "yielded":
-                owe_replies(tx, session, key=turn, text=reply, reason=REASONS[outcome], at=now)
-                settle(tx, root, at=now)
+                owe_replies(tx, session, text=reply, reason=REASONS.get(outcome, "aborted"), at=now)
+                settle(tx, session, at=now)
             return events
 
         return write
 
     def _ended(self, outcome: Outcome, *, error: str = "", kind: str = "") -> TurnResult:
         self._asking.forget()
-        self._desk.database.notify("outbox")
+        self._desk.place.database.notify("outbox")
         result = TurnResult(
             session=self._session, turn=self.id, outcome=outcome, text=self._answer, error=error, kind=kind
         )
-        self._desk.hooks.notify(hookspecs.run_finished, session=self._desk.session.info, result=result)
+        self._desk.place.hooks.notify(hookspecs.run_finished, session=self._desk.session.info, result=result)
         return result
 
 
@@ -348,7 +352,7 @@ def _calls(content: Sequence[Block]) -> list[ToolCall]:
 def _reply(outcome: Outcome, answer: str, error: str) -> str:
     """Return what is sent to those who wait for a reply elsewhere."""
     if outcome == "succeeded":
-        return answer or "(no output)"
+        return answer if answer.strip() else "(no output)"
     return f"❌ {error}" if outcome == "failed" else f"The turn was {outcome}."
 
 
