@@ -212,7 +212,7 @@ class Kernel:
             self.supervisor.spawn(f"inbox of {info.path}", seat.watch_inbox())
             self.supervisor.keep(f"questions of {info.path}", lambda: seat.watch_questions(self.sessions.wake))
             if self._dispatchers and not embedded:
-                courier = Courier(database, self._dispatchers, clock=self.clock, hooks=self.hooks)
+                courier = Courier(database, self._dispatchers, self.clock, self.hooks)
                 self.supervisor.keep(f"outbox of {info.path}", courier.run)
             return seat
 
