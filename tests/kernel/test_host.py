@@ -1,0 +1,91 @@
+"""What a plugin holds of the server: its own view, services that are kept running, and other plugins' objects."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from halo_kernel import BadInput, Host, hook
+from halo_kernel.testing import LineChannel, Postbox, running_kernel, until
+
+
+class Service:
+    """Fails twice, then works until the end."""
+
+    name = "ticker"
+
+    def __init__(self) -> None:
+        self.starts = 0
+        self.ended = False
+
+    async def run(self) -> None:
+        self.starts += 1
+        if self.starts < 3:
+            raise SystemExit("a service must not end the server")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended = True
+
+
+class Plugin:
+    """Provides a service and keeps the host that it was given."""
+
+    def __init__(self) -> None:
+        self.service = Service()
+        self.hosts: list[Host] = []
+
+    @hook
+    def provide_services(self, host: Host) -> list[Service]:
+        self.hosts.append(host)
+        return [self.service]
+
+
+async def test_a_service_is_started_again_and_ended_with_the_server(tmp_path: Path) -> None:
+    """A service that fails, with `SystemExit` too, is run again after a wait, and cancelled at the end."""
+    plugin = Plugin()
+    async with running_kernel(tmp_path / "home", extra={"ticking": plugin}) as kernel:
+        assert plugin.service.starts == 0, "a kernel that nobody serves has no services"
+        await kernel.work()
+        await until(lambda: plugin.service.starts == 3, 10)
+    assert plugin.service.ended
+
+
+async def test_a_plugin_is_named_in_what_it_logs_and_spawns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Each plugin has the server under its own name: in the log, and in the names of its tasks."""
+    plugin = Plugin()
+    async with running_kernel(tmp_path / "home", extra={"ticking": plugin}) as kernel:
+        await kernel.work()
+        (host,) = plugin.hosts
+        with caplog.at_level(logging.INFO, "halo"):
+            host.log.warning("hello")
+
+        async def fails() -> None:
+            raise ValueError("on purpose")
+
+        host.spawn("chore", fails())
+        await until(lambda: "ticking: chore" in caplog.text)
+        assert "halo.plugin.ticking" in caplog.text
+
+
+async def test_another_plugins_object_is_found_by_name(tmp_path: Path) -> None:
+    """Dispatchers, channels and model providers are found by kind and name; another kind is an error."""
+    post, line = Postbox(), LineChannel()
+    async with running_kernel(tmp_path / "home", extra={"post": post, "line": line}) as kernel:
+        host = kernel.host
+        assert host.lookup("dispatcher", "post") is post and host.lookup("channel", "line") is line
+        assert host.lookup("model", "scripted") is not None and host.lookup("dispatcher", "fax") is None
+        with pytest.raises(BadInput):
+            host.lookup("weather", "today")
+
+
+async def test_two_of_one_kind_are_one(tmp_path: Path) -> None:
+    """Of two dispatchers of one kind the first counts, and the second's plugin is named."""
+    first, second = Postbox(), Postbox()
+    async with running_kernel(tmp_path / "home", extra={"a": first, "b": second}) as kernel:
+        assert kernel.host.lookup("dispatcher", "post") is first
+        (row,) = [row for row in kernel.plugins.list() if row.name == "b"]
+        assert row.state == "degraded" and "post is provided by a already" in row.reason
