@@ -18,7 +18,7 @@ from ..hookspecs import hook
 from ..records import Account, Arrival, Claim, Guarantee, Part
 
 
-@dataclass
+@dataclass(eq=False)
 class LineChannel:
     """The channel `line`, its dispatcher, and its plugin in one; `port` is where it listens, once it does."""
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
 
 from ..errors import DeliveryFailed
 from ..hookspecs import hook
@@ -29,11 +33,12 @@ class Lost:
 Fate = Refused | Lost | None
 
 
-@dataclass
+@dataclass(eq=False)
 class Postbox:
-    """Delivers into `arrived`, in messages of `limit` characters; `fates` are those of its attempts, in order.
+    """Delivers to `targets` (None: to any), in messages of `limit` characters; `fates` are those of its attempts.
 
-    `before` is awaited with each part before anything happens to it.
+    `before` is awaited with each part before anything happens to it. `attempts` are what this object was given. With a
+    `file`, what arrived is there, beyond the death of the process.
     """
 
     kind: str = "post"
@@ -42,11 +47,21 @@ class Postbox:
     limit: int = 1000
     fates: Iterable[Fate] = ()
     before: Callable[[Part], object] | None = None
-    arrived: list[Part] = field(default_factory=list[Part])
+    targets: Collection[str] | None = None
+    file: Path | None = None
     attempts: list[Part] = field(default_factory=list[Part])
 
     def __post_init__(self) -> None:
         self._fates = list(self.fates)
+        self._arrived: list[Part] = []
+
+    @property
+    def arrived(self) -> Sequence[Part]:
+        """What came through, in order."""
+        if self.file is None:
+            return self._arrived
+        lines = self.file.read_bytes().splitlines() if self.file.exists() else []
+        return [msgspec.json.decode(line, type=Part) for line in lines]
 
     def split(self, text: str) -> Sequence[str]:
         """Cut every `limit` characters."""
@@ -57,6 +72,8 @@ class Postbox:
         self.attempts.append(part)
         if self.before is not None and asyncio.iscoroutine(waited := self.before(part)):
             await waited
+        if self.targets is not None and part.target not in self.targets:
+            raise DeliveryFailed(f"there is no {part.target}", permanent=True)
         fate = self._fates.pop(0) if self._fates else None
         if isinstance(fate, Refused):
             raise DeliveryFailed("refused by the test", permanent=fate.permanent, retry_after=fate.retry_after)
@@ -67,8 +84,16 @@ class Postbox:
         return f"sent-{part.key}"
 
     def _take(self, part: Part) -> None:
-        if self.guarantee not in ("keyed", "local") or part.key not in [each.key for each in self.arrived]:
-            self.arrived.append(part)
+        if self.guarantee in ("keyed", "local") and part.key in [each.key for each in self.arrived]:
+            return
+        if self.file is None:
+            self._arrived.append(part)
+            return
+        out = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(out, msgspec.json.encode(part) + b"\n")
+        finally:
+            os.close(out)
 
     async def find(self, part: Part) -> str | None:
         """Say whether the part arrived."""
