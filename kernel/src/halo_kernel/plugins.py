@@ -172,7 +172,7 @@ class Plugins:
             self.manager.register(module, name=plugin.name)
             callers = self.manager.get_hookcallers(module) or ()
         except Exception as error:
-            return plugin.stopped(f"it cannot be registered: {error}")
+            return plugin.stopped(f"it cannot be registered: {error}", f"start without it: --without {plugin.name}")
         return replace(plugin, hooks=sorted(caller.name for caller in callers))
 
     def _faults(self, module: object, optional: Names) -> Iterator[tuple[Callable[..., object], str]]:
