@@ -1,9 +1,9 @@
 """The floor of a turn: a server with Halo's outside and its durable writes, and nothing else.
 
 `POST /<session>/messages` answers 202 after a commit; a task of the session then calls the model and writes as often as
-Halo does, each time a transaction through the same engine with group commit: message, start, what has been streamed
-(the first piece, then every half second), end. `GET /<session>/stream` sends each piece and the end as server-sent
-events. There are no plugins, no access check, no recovery, no cursors, no limits.
+Halo does, each time a transaction through the same engine with group commit, which changes as many rows under as many
+indices: message, start, what has been streamed (every half second), end. `GET /<session>/stream` sends each piece and
+the end as server-sent events. There are no plugins, no access check, no recovery, no cursors, no limits.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import aiohttp
 import msgspec
@@ -28,8 +29,10 @@ from .serving import ready_parser, serve
 
 KEPT_SECONDS = 0.5
 SCHEMA = """
-CREATE TABLE inbox(id INTEGER PRIMARY KEY, session TEXT, state TEXT, text TEXT);
-CREATE INDEX waiting ON inbox(session) WHERE state = 'waiting';
+CREATE TABLE sessions(id TEXT PRIMARY KEY, head INTEGER, model TEXT, updated_at INTEGER);
+CREATE INDEX sessions_by_update ON sessions(updated_at);
+CREATE TABLE inbox(id INTEGER PRIMARY KEY, session TEXT, key TEXT UNIQUE, state TEXT, text TEXT);
+CREATE INDEX inbox_waiting ON inbox(session, id) WHERE state = 'waiting';
 CREATE TABLE runs(session TEXT PRIMARY KEY, turn TEXT);
 CREATE TABLE partials(session TEXT PRIMARY KEY, text TEXT);
 CREATE TABLE events(session TEXT, seq INTEGER, kind TEXT, body TEXT, PRIMARY KEY(session, seq));
@@ -53,9 +56,12 @@ class Talk:
     async def accept(self, text: str) -> int:
         """Store a message, and return its number after the commit."""
 
+        key = uuid4().hex
+
         def write(tx: Tx) -> int:
             row = tx.one(
-                "INSERT INTO inbox(session, state, text) VALUES (?, 'waiting', ?) RETURNING id", (self._name, text)
+                "INSERT INTO inbox(session, key, state, text) VALUES (?, ?, 'waiting', ?) RETURNING id",
+                (self._name, key, text),
             )
             assert row is not None
             return int(row[0])
@@ -85,7 +91,7 @@ class Talk:
 
     async def _ask(self) -> str:
         body = {"model": "scripted", "stream": True, "messages": self._messages}
-        text, pending, kept_at = "", b"", 0.0
+        text, pending, kept_at = "", b"", time.monotonic()
         keeping: list[asyncio.Task[None]] = []
         async with self._http.post(f"{self._model}/chat/completions", json=body) as response:
             async for data in response.content.iter_any():
@@ -114,6 +120,7 @@ class Talk:
         def write(tx: Tx) -> None:
             tx.execute("DELETE FROM runs WHERE session = ?", (self._name,))
             tx.execute("DELETE FROM partials WHERE session = ?", (self._name,))
+            tx.execute("UPDATE sessions SET model = 'scripted' WHERE id = ?", (self._name,))
             said = {"content": [{"type": "text", "text": answer}], "stop": "end"}
             ended = {"outcome": "succeeded", "steps": 1}
             self._append(tx, [("assistant.message", said), ("usage.recorded", usage), ("turn.ended", ended)])
@@ -122,6 +129,11 @@ class Talk:
         self._head += 3
 
     def _append(self, tx: Tx, events: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        tx.execute(
+            "INSERT INTO sessions(id, head, updated_at) VALUES (?, ?, ?)"
+            " ON CONFLICT(id) DO UPDATE SET head = head + excluded.head, updated_at = excluded.updated_at",
+            (self._name, len(events), self._head),
+        )
         for place, (kind, body) in enumerate(events, self._head + 1):
             tx.execute(
                 "INSERT INTO events(session, seq, kind, body) VALUES (?, ?, ?, ?)",
@@ -146,7 +158,7 @@ class Floor:
 
     def __init__(self, database: Database, http: aiohttp.ClientSession, model: str) -> None:
         self._talks: dict[str, Talk] = {}
-        self._make = lambda name: Talk(name, database, http, model)
+        self._make: Callable[[str], Talk] = lambda name: Talk(name, database, http, model)
 
     def _talk(self, request: Request) -> Talk:
         name = request.path_params["session"]

@@ -11,20 +11,19 @@ from .machine import load_average
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line. `added` is the difference when it was measured by itself, pair by pair."""
+    """One line."""
 
     name: str
     figure: float
     floor: float
     unit: str
-    added: float | None = None
 
     @property
     def cells(self) -> tuple[str, str, str, str]:
         """Figure, floor, difference and ratio, as they are printed."""
-        added = self.figure - self.floor if self.added is None else self.added
+        between = self._written(self.figure - self.floor, sign="+")
         ratio = f"{self.figure / self.floor:.2f}" if self.floor else "-"
-        return self._written(self.figure), self._written(self.floor), self._written(added, sign="+"), ratio
+        return self._written(self.figure), self._written(self.floor), between, ratio
 
     def _written(self, value: float, sign: str = "") -> str:
         digits = 1 if abs(value) < 100 else 0

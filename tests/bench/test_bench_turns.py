@@ -16,13 +16,22 @@ from . import machine
 from .programs import Program, environment, halo_env, module, running, serve, token_of
 from .table import Row, print_table, print_title, quantile
 
-SESSIONS = 50
 PLAN_SECONDS = 80.0
-ALONE = {"sessions": 1, "passes": 100, "turns": 1, "seconds": PLAN_SECONDS, "pace": "first=0.02 delay=0.005"}
-TOGETHER = {"sessions": SESSIONS, "passes": 4, "turns": 1, "seconds": PLAN_SECONDS, "pace": "first=0.05 delay=0.03"}
-RUSH = {"sessions": SESSIONS, "passes": 2, "turns": 6, "seconds": 12.0, "pace": "as fast as you can"}
-BARE = "the scripted model itself, asked by the same client"
+SHORT, USUAL = "first=0.02 delay=0.005", "first=0.2 delay=0.015"
+RUSH = "as fast as you can"
+LATENCIES: dict[str, dict[str, Any]] = {
+    "1 session": {"sessions": 1, "passes": 80, "turns": 1, "spread": 0.0, "pace": SHORT},
+    "10 sessions, spread over time": {"sessions": 10, "passes": 2, "turns": 8, "spread": 0.5, "pace": USUAL},
+    "50 sessions, spread over time": {"sessions": 50, "passes": 2, "turns": 5, "spread": 0.5, "pace": USUAL},
+    "50 messages in one instant": {"sessions": 50, "passes": 4, "turns": 1, "spread": 0.0, "pace": USUAL},
+}
+RATE = {"sessions": 50, "passes": 2, "turns": 6, "spread": 0.0, "pace": RUSH}
+STARTS = 5
+AFTER_START = {"sessions": 1, "passes": 1, "warm_up": 0, "turns": 2, "spread": 0.0, "pace": SHORT}
+BARE = "the model itself, asked by the same client"
 WRITER = "a server with as many durable writes a turn, the same stream and model call, and nothing else"
+
+Taken = Sequence[float]
 
 pytestmark = pytest.mark.skipif(not machine.COUNTED, reason="processes are counted by /proc")
 
@@ -58,8 +67,8 @@ class Field:
 def field(tmp_path: Path) -> Generator[Field]:
     """Run model, Halo and floor."""
     home, folder = tmp_path / "home", tmp_path / "workspace"
-    home.mkdir()
-    folder.mkdir()
+    home.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)
     with running(module("model"), log=tmp_path / "model.log") as model:
         uses = {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "sk-bench", "OPENAI_MODEL": "scripted"}
         writer = [*module("floor"), "--database", str(tmp_path / "floor.db"), "--model", model.url]
@@ -74,7 +83,7 @@ def carry_out(plan: dict[str, Any], targets: Sequence[dict[str, Any]]) -> list[d
     """Let the load generator carry a plan out."""
     done = subprocess.run(
         module("load"),
-        input=json.dumps({**plan, "targets": targets}),
+        input=json.dumps({"warm_up": 1, "seconds": PLAN_SECONDS, **plan, "targets": targets}),
         env=environment(),
         capture_output=True,
         text=True,
@@ -88,48 +97,71 @@ def carry_out(plan: dict[str, Any], targets: Sequence[dict[str, Any]]) -> list[d
 
 @pytest.mark.timeout(300)
 def test_turns(tmp_path: Path) -> None:
-    """Print the latency that Halo adds at one session and at fifty, and what it does with fifty in a second."""
+    """Print what Halo adds to a model's time at 1, 10 and 50 sessions and in a burst, and its turns a second."""
     with field(tmp_path) as running_field:
-        added_latency(running_field, ALONE, "one session at a time")
-        added_latency(running_field, TOGETHER, f"{SESSIONS} sessions at once")
+        for title, plan in LATENCIES.items():
+            added_latency(running_field, plan, title)
         turn_rate(running_field)
 
 
+@pytest.mark.timeout(120)
+def test_first_turn(tmp_path: Path) -> None:
+    """Print what the first turn after a start takes, beside the second one."""
+    started: list[list[dict[str, Any]]] = []
+    for _ in range(STARTS + 1):
+        with field(tmp_path) as running_field:
+            started.append(carry_out(AFTER_START, running_field.targets))
+    _, *later = started  # the first start makes home and workspace
+    print_title(f"The first turn after a start, on a used home, median of {STARTS}")
+    rows = [_row("workspace, session and stream opened", [(run[1]["opened"], run[2]["opened"]) for run in later], 0.5)]
+    for number, name in enumerate(["first", "second"]):
+        pairs = [(run[1]["taken"][number], run[2]["taken"][number]) for run in later]
+        rows += _latencies(
+            [halo for _, halo in pairs], [floor for floor, _ in pairs], of=f"{name} turn, ", shares=(0.5,)
+        )
+    print_table(WRITER, rows)
+
+
 def added_latency(on: Field, plan: dict[str, Any], title: str) -> None:
-    """Print the time to the first word and to the end through Halo, beside the bare model's and the writer's."""
-    model, floor, halo = (each["taken"] for each in carry_out(plan, on.targets))
-    print_title(f"Latency, {title}, {len(halo)} turns of 20 words, {plan['pace']} s")
-    print_table(BARE, _latencies(halo, model))
-    print_table(WRITER, _latencies(halo, floor))
+    """Print what passes beyond the model's own time, beside the bare model's and the writer's."""
+    model, floor, halo = carry_out(plan, on.targets)
+    print_title(f"Latency beyond the model's own time, {title} ({len(halo['taken'])} turns, {plan['pace']} s)")
+    print_table(BARE, _latencies(halo["taken"], model["taken"]))
+    rows = _latencies(halo["taken"], floor["taken"])
+    if plan["sessions"] > 1:  # else the ticks in which it is counted are longer than what is counted
+        rows.append(Row(name="CPU of the server, a turn", figure=_cpu(halo), floor=_cpu(floor), unit="ms"))
+    print_table(WRITER, rows)
+    print(f"  Halo's process was busy for {100 * halo['cpu'] / halo['wall']:.0f} % of the time, all threads.")
 
 
-def _latencies(halo: Sequence[Sequence[float]], floor: Sequence[Sequence[float]]) -> list[Row]:
-    """Return rows for first word and end; what lies between is taken turn by turn, then its median and 99th."""
-    rows: list[Row] = []
-    for at, name in enumerate(["first word", "end"]):
-        figures, under = [each[at] * 1e3 for each in halo], [each[at] * 1e3 for each in floor]
-        between = [figure - other for figure, other in zip(figures, under, strict=True)]
-        rows += [
-            Row(
-                name=f"{name}, p{share * 100:.0f}",
-                figure=quantile(figures, share),
-                floor=quantile(under, share),
-                added=quantile(between, share),
-                unit="ms",
-            )
-            for share in (0.5, 0.99)
-        ]
-    return rows
+def _latencies(
+    halo: Sequence[Taken], floor: Sequence[Taken], *, of: str = "", shares: Sequence[float] = (0.5, 0.99)
+) -> list[Row]:
+    return [
+        _row(
+            f"{of}{name}, p{share * 100:.0f}",
+            [(under[at], figure[at]) for under, figure in zip(floor, halo, strict=True)],
+            share,
+        )
+        for at, name in enumerate(["first word", "end"])
+        for share in shares
+    ]
+
+
+def _row(name: str, pairs: Sequence[tuple[float, float]], share: float) -> Row:
+    """Return the quantile of the floor's and of Halo's seconds, which come in pairs."""
+    floor, halo = zip(*pairs, strict=True)
+    return Row(name=name, figure=quantile(halo, share) * 1e3, floor=quantile(floor, share) * 1e3, unit="ms")
 
 
 def turn_rate(on: Field) -> None:
     """Print turns a second with a model that does not wait, the CPU time of a turn, and the memory afterwards."""
     targets = on.targets
     model = machine.cpu_seconds(on.model.pid)
-    floor, halo = carry_out(RUSH, targets[1:])
+    floor, halo = carry_out(RATE, targets[1:])
     model = machine.cpu_seconds(on.model.pid) - model
     count = len(halo["taken"])
-    print_title(f"Rate, {SESSIONS} sessions, {count} turns of 20 words, model without delay")
+    print_title(f"Rate, 50 sessions, {count} turns of 20 words, model without delay")
     print_table(
         WRITER,
         [
@@ -143,7 +175,7 @@ def turn_rate(on: Field) -> None:
             ),
         ],
     )
-    turns = count + len(floor["taken"]) + 2 * SESSIONS
+    turns = count + len(floor["taken"]) + 2 * 50
     print(f"  The model, which runs on the same cores, took {model / turns * 1e3:.1f} ms of CPU a turn.")
 
 
