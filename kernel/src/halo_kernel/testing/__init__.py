@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .sessions import a_session as a_session
     from .sessions import journal as journal
     from .sessions import until as until
+    from .storage_contract import StorageContract as StorageContract
     from .tool import NoteTool as NoteTool
     from .tool_contract import ToolContract as ToolContract
     from .workbench import Workbench as Workbench
@@ -71,6 +72,7 @@ _HOMES = {
     "postbox": ("Lost", "Postbox", "Refused"),
     "servers": ("Front", "front", "listening"),
     "sessions": ("a_session", "journal", "until"),
+    "storage_contract": ("StorageContract",),
     "tool": ("NoteTool",),
     "tool_contract": ("ToolContract",),
     "workbench": ("Workbench",),
