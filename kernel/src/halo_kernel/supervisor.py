@@ -49,7 +49,7 @@ async def bounded(work: Awaitable[T], *, name: str, seconds: float) -> T:
         await asyncio.wait({task}, timeout=seconds)
         if not task.done():
             raise TimeoutError(f"no answer within {seconds:g} s")
-        if task.cancelled():
+        if task.cancelled() or isinstance(task.exception(), GeneratorExit):
             raise RuntimeError("it cancelled itself")
         return task.result()
     finally:

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import Any
 
 from .. import hookspecs
@@ -15,7 +16,7 @@ from ..contracts import Clock, Database, Dispatcher, Lease
 from ..errors import DeliveryFailed, LeaseHeld, LeaseLost
 from ..hooks import Hooks
 from ..log import logger
-from ..records import Part, PartState
+from ..records import Part
 from ..supervisor import bounded, end_task
 from . import lanes
 from .lanes import Fate, Lane
@@ -25,6 +26,7 @@ GIVE_UP_SECONDS = 86_400
 _AGAIN_SECONDS = 5.0
 _LONGEST_WAIT = 300.0
 _LAND_SECONDS = 1.0
+_REPEATS = ("keyed", "local")
 
 
 class Courier:
@@ -92,13 +94,13 @@ class Courier:
             found = await self._database.read(lambda tx: lanes.next_part(tx, delivery))
             if found is None:
                 return
-            part, begun = found
-            if begun:
-                fate = await self._doubt(dispatcher, part, "its process ended while it was being sent")
+            part, doubt = found
+            if doubt and dispatcher.guarantee not in _REPEATS:
+                fate = await self._look(dispatcher, part, "its process ended while it was being sent")
             else:
                 texts = await self._split(dispatcher, part)
                 part = await self._database.write(partial(lanes.begin, part=part, texts=texts, lease=lease))
-                fate = await self._send(dispatcher, part)
+                fate = await self._send(dispatcher, part, doubt=doubt)
             await self._end(part, fate, lease)
             if fate.not_before:
                 return
@@ -113,38 +115,39 @@ class Courier:
                 logger("outbox").warning("sent in one part", dispatcher=dispatcher.kind, error=repr(error))
         return [text for text in texts if text.strip()] or [part.text]
 
-    async def _send(self, dispatcher: Dispatcher, part: Part) -> Fate:
+    async def _send(self, dispatcher: Dispatcher, part: Part, *, doubt: bool) -> Fate:
+        """Send a part; `doubt` when an earlier attempt may have come through, so that a refusal says nothing of it."""
         try:
             sent_id = await self._ask(dispatcher.deliver, part, object)
         except DeliveryFailed as error:
-            if error.permanent:
-                return Fate("failed", str(error))
-            return self._later(part, "pending", str(error), over="failed", wait=error.retry_after)
+            return self._later(part, str(error), doubt=doubt, wait=inf if error.permanent else error.retry_after)
         except Exception as error:
-            return await self._doubt(dispatcher, part, repr(error))
+            return await self._look(dispatcher, part, repr(error))
         return Fate("sent", sent_id=str(sent_id or ""))
 
-    async def _doubt(self, dispatcher: Dispatcher, part: Part, why: str) -> Fate:
+    async def _look(self, dispatcher: Dispatcher, part: Part, why: str) -> Fate:
         """Nobody knows whether the part arrived: its dispatcher's guarantee decides what becomes of it."""
-        if dispatcher.guarantee in ("keyed", "local"):
-            return self._later(part, "pending", why, over="uncertain")
+        if dispatcher.guarantee in _REPEATS:
+            return self._later(part, why, doubt=True)
         if dispatcher.guarantee != "queryable":
             return Fate("uncertain", f"it is not known whether this part arrived: {why}")
         try:
             found = await self._ask(dispatcher.find, part, str | None)
         except Exception as error:
-            return self._later(part, "sending", f"{why}; looking for it: {error!r}", over="uncertain")
-        if found is None:
-            return self._later(part, "pending", why, over="failed")
-        return Fate("sent", sent_id=found)
+            return self._later(part, f"{why}; looking for it: {error!r}", doubt=True)
+        return self._later(part, why, doubt=False) if found is None else Fate("sent", sent_id=found)
 
-    def _later(self, part: Part, state: PartState, why: str, *, over: PartState, wait: object = None) -> Fate:
-        """Try again after `wait` seconds, or ever longer; not beyond the delivery's time to live: then it is `over`."""
-        if not isinstance(wait, int | float):
+    def _later(self, part: Part, why: str, *, doubt: bool, wait: object = None) -> Fate:
+        """Try again after `wait` seconds, or ever longer, unless the delivery's time to live is over by then.
+
+        A part that may have arrived stays begun until that is known.
+        """
+        if not (isinstance(wait, int | float) and wait > 0):
             wait = min(2.0 ** min(part.attempt - 1, 16), _LONGEST_WAIT)
-        at = self._clock.now() + max(1, round(1000 * min(max(0.0, wait), GIVE_UP_SECONDS + 1)))
-        late = at > part.at + GIVE_UP_SECONDS * 1000
-        return Fate(over, f"given up: {why}") if late else Fate(state, why, not_before=at)
+        at = self._clock.now() + max(1, round(1000 * min(wait, GIVE_UP_SECONDS + 1)))
+        if at > part.at + GIVE_UP_SECONDS * 1000:
+            return Fate("uncertain" if doubt else "failed", f"given up: {why}")
+        return Fate("sending" if doubt else "pending", why, not_before=at)
 
     async def _ask(self, method: Callable[[Any], Any], about: object, wanted: Any) -> Any:
         """Return what a dispatcher answers within a minute. Raises `WrongAnswer` for something else than is wanted."""

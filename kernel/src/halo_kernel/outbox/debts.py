@@ -76,7 +76,7 @@ def retry(tx: Tx, number: int, *, at: int) -> Delivery:
     find(tx, number)
     again = tx.one(
         "UPDATE parts SET state = 'pending', not_before = 0, error = ''"
-        " WHERE delivery = ? AND state IN ('failed', 'uncertain') RETURNING number",
+        " WHERE delivery = ? AND state IN ('failed', 'uncertain') AND text <> '' RETURNING number",
         (number,),
     )
     if again is None:

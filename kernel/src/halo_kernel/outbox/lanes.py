@@ -8,6 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ..contracts import Lease, Tx, Value
+from ..errors import Conflict
 from ..records import Delivery, Part, PartState
 from ..records.storable import storable_text
 from .debts import OPEN, find
@@ -59,7 +60,7 @@ def due(tx: Tx, dispatchers: Collection[str], now: int) -> tuple[dict[Lane, int]
 
 
 def next_part(tx: Tx, delivery: int) -> tuple[Part, bool] | None:
-    """Return the first part of a delivery that is open, and whether somebody began to send it and never said how."""
+    """Return the first part of a delivery that is open, and whether it was begun and may have arrived."""
     row = tx.one(
         f"SELECT {', '.join(_PART.values())}, p.state = 'sending' FROM outbox o JOIN parts p ON p.delivery = o.id"
         f" WHERE o.id = ? AND p.state IN {OPEN} ORDER BY p.number LIMIT 1",
@@ -98,4 +99,7 @@ def _update(tx: Tx, part: Part, lease: Lease, **values: Value) -> None:
     lease.check(tx)
     told = [storable_text(value) if isinstance(value, str) else value for value in values.values()]
     columns = ", ".join(f"{name} = ?" for name in values)
-    tx.execute(f"UPDATE parts SET {columns} WHERE delivery = ? AND number = ?", (*told, part.delivery, part.number))
+    which = f"delivery = ? AND number = ? AND state IN {OPEN}"
+    row = tx.one(f"UPDATE parts SET {columns} WHERE {which} RETURNING number", (*told, part.delivery, part.number))
+    if row is None:
+        raise Conflict(f"part {part.number} of delivery {part.delivery} was erased meanwhile")
