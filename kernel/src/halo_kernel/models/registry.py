@@ -18,6 +18,7 @@ _CLOSE_SECONDS = 5.0
 _FRESH_SECONDS = 2.0
 _NEVER = float("-inf")
 _ADVICE = "set OPENAI_API_KEY or ANTHROPIC_API_KEY, start a local server such as Ollama, or install halo-offline"
+_INSTALL = "`pip install halo-openai` for hosted and local models, `pip install halo-offline` for rules without one"
 
 
 class Models:
@@ -81,7 +82,7 @@ class Models:
         offers = await self.offers()
         if offers and offers[0].ready:
             return offers[0], offers[0].reason
-        raise ModelError("no model can answer here", kind="none", advice=_ADVICE)
+        raise ModelError("no model can answer here", kind="none", advice=_ADVICE if self._providers else _INSTALL)
 
     async def _named(self, model: str) -> Offer:
         for offer in await self._offered([self.provider(model).name]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -121,7 +122,8 @@ class _Life:
                 with published(self.home, presence):
                     kernel.host.spawn("recovery", kernel.recover())
                     kernel.hooks.notify(runtime_started, host=kernel.host)
-                    self._announce(presence, has_password=settings.password is not None)
+                    link = f"{presence.url}{settings.root_path}/auth/link?token={face.credentials.links.make('/')}"
+                    self._announce(presence, link, has_password=settings.password is not None)
                     asked = asyncio.create_task(kernel.stopping.wait(), name="server.stop")
                     await asyncio.wait({server, asked, *ends}, return_when=asyncio.FIRST_COMPLETED)
                     if not server.done():
@@ -130,9 +132,11 @@ class _Life:
                 self.deadline.begin()
                 asyncio.get_running_loop().set_exception_handler(hush)
 
-    def _announce(self, presence: Presence, *, has_password: bool) -> None:
+    def _announce(self, presence: Presence, link: str, *, has_password: bool) -> None:
         with suppress(OSError):  # nobody reads it any longer
             print(f"Halo {__version__} ready on {presence.address}", flush=True)
+            if sys.stdout.isatty():  # no log may hold it
+                print(f"Sign in, once and within five minutes: {link}", flush=True)
             if not has_password:
                 print("No password is set, so only this machine can reach it; `halo password` sets one.", flush=True)
         if self.ready_fd is not None:

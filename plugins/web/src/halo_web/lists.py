@@ -9,7 +9,18 @@ from dataclasses import asdict, dataclass
 
 from msgspec import Struct
 
-from halo_kernel import BadInput, Exchange, Host, Reply, Route, Session, SessionInfo, View, WorkspaceInfo
+from halo_kernel import (
+    BadInput,
+    Exchange,
+    Host,
+    Reply,
+    Route,
+    Session,
+    SessionInfo,
+    View,
+    WorkspaceInfo,
+    WorkspaceUnusable,
+)
 
 from .chat import query_of
 
@@ -29,6 +40,12 @@ class WorkspaceList(Struct, frozen=True):
     """The workspaces of this home, newest use first."""
 
     workspaces: Sequence[WorkspaceInfo]
+
+
+class WorkspaceRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A folder on the server's machine, to be opened as a workspace; without one, the home's own."""
+
+    path: str = ""
 
 
 class AgentList(Struct, frozen=True):
@@ -99,6 +116,17 @@ class _Lists:
     async def workspaces(self, exchange: Exchange) -> WorkspaceList:
         return WorkspaceList(await self.host.workspaces.list())
 
+    async def open(self, exchange: Exchange) -> WorkspaceInfo:
+        assert isinstance(exchange.body, WorkspaceRequest)
+        named, own = exchange.body.path.strip(), self.host.settings.home / "workspaces" / "default"
+        if named:
+            return await self.host.workspaces.open(named)
+        try:
+            own.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise WorkspaceUnusable(f"the folder {own} cannot be made: {error.strerror}") from error
+        return await self.host.workspaces.open(own)
+
     async def agents(self, exchange: Exchange) -> AgentList:
         workspace = await self.host.workspaces.get(query_of(exchange, "workspace"))
         agents = self.host.workspaces.agents(workspace)
@@ -142,6 +170,14 @@ def list_routes(host: Host) -> list[Route]:
             handler=on.workspaces,
             reply=WorkspaceList,
             summary="List workspaces for the page",
+        ),
+        Route(
+            method="POST",
+            path=f"{path}/workspaces",
+            handler=on.open,
+            request=WorkspaceRequest,
+            reply=WorkspaceInfo,
+            summary="Open a folder as a workspace",
         ),
         Route(
             method="GET",

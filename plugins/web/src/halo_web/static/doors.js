@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { Ring, html } from "./dom.js";
-import { passwords, signIn } from "./state.js";
+import { openFolder, passwords, signIn } from "./state.js";
 import { t } from "./words.js";
 
 function Door({ title, testid, children }) {
@@ -61,11 +61,35 @@ export function Unreachable() {
   `;
 }
 
+function Folder() {
+  const [error, setError] = useState("");
+  async function submit(event) {
+    event.preventDefault();
+    setError("");
+    try {
+      await openFolder(event.target.elements.folder.value);
+    } catch (refused) {
+      setError([refused.message, refused.advice].filter(Boolean).join(". "));
+    }
+  }
+  return html`
+    <form onSubmit=${submit}>
+      <label for="folder">${t("folderHow")}</label>
+      <div class="row">
+        <input id="folder" name="folder" autocomplete="off" placeholder=${t("folderOwn")} data-testid="folder" />
+        <button type="submit" data-testid="open-folder">${t("openFolder")}</button>
+      </div>
+      ${error && html`<p class="wrong" role="alert">${error}</p>`}
+    </form>
+  `;
+}
+
 export function NoWorkspace() {
   return html`
     <${Door} title=${t("noWorkspace")} testid="no-workspace">
       <p>${t("noWorkspaceHow")}</p>
       <pre tabindex="0"><code>halo up</code></pre>
+      <${Folder} />
     <//>
   `;
 }

@@ -67,6 +67,12 @@ export function resend(key) {
   deliver(key);
 }
 
+/** A refusal in words: what is wrong, and what to do. */
+function said({ message, advice }) {
+  const what = message.charAt(0).toUpperCase() + message.slice(1).replace(/\.$/, "");
+  return advice ? `${what}. ${advice}` : `${what}.`;
+}
+
 /** Send until the server has said that it is durable; every try has the same key, so it is one message however often. */
 async function deliver(key) {
   for (let attempt = 0; ; attempt++) {
@@ -77,7 +83,7 @@ async function deliver(key) {
     } catch (error) {
       if (error.status === 401) return signedOut();
       if (error.status >= 400 && error.status !== 503 && error.status < 600) {
-        return change(key, { state: "failed", error: [error.message, error.advice].filter(Boolean).join(" ") });
+        return change(key, { state: "failed", error: said(error) });
       }
       change(key, { state: "unsent" });
     }
@@ -280,6 +286,13 @@ async function enter() {
   });
   if (workspaces.value.length) openWorkspace((found || workspaces.value[0]).id, found || !wanted ? query.get("session") : null);
   recall();
+}
+
+/** Open a folder as a workspace, the server's own one for "". Throws `Refused`. */
+export async function openFolder(path) {
+  const opened = await post("api/web/workspaces", { path });
+  workspaces.value = (await get("api/web/workspaces")).workspaces;
+  openWorkspace(opened.id);
 }
 
 /** Open a workspace and in it a session, null for a new chat. */

@@ -92,17 +92,20 @@ const KINDS = { user: User, answer: Answer, tool: Tool, error: Failure, notice: 
 
 function Outgoing({ message }) {
   const { key, text, state, error } = message;
-  const says = { failed: t("notSent", { error }), unsent: t("unsent"), accepted: running.value ? t("queued") : t("sending") };
+  const says = { failed: t("notSent"), unsent: t("unsent"), accepted: running.value ? t("queued") : t("sending") };
   return html`
     <article class=${`user outgoing ${state}`} data-testid="message-outgoing" data-state=${state} aria-label=${t("you")}>
       <div>${text}</div>
       <p class="muted">${says[state] || t("sending")}</p>
-      ${state === "failed" &&
-      html`<p class="actions">
+    </article>
+    ${state === "failed" &&
+    html`<section class="failure" role="alert" data-testid="refused">
+      <p><${Prose} text=${error} /></p>
+      <p class="actions">
         <button type="button" onClick=${() => resend(key)}>${t("retry")}</button>
         <button type="button" class="plain" onClick=${() => discard(key)}>${t("discard")}</button>
-      </p>`}
-    </article>
+      </p>
+    </section>`}
   `;
 }
 
