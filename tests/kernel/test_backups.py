@@ -263,6 +263,22 @@ async def test_an_update_is_backed_up_and_said(tmp_path: Path, alone: bool, capl
     await database.close()
 
 
+async def test_an_update_on_another_kind_of_disk(tmp_path: Path, alone: bool) -> None:
+    """A database that lay on the other kind of file system, or that another program made, is copied and updated."""
+    database = await _open(tmp_path / "moved", [FIRST], alone=not alone)
+    await database.write(both(1))
+    await database.close()
+    (tmp_path / "foreign").mkdir()
+    connection = sqlite3.connect(tmp_path / "foreign" / "halo.db")
+    connection.executescript(f"{FIRST.sql}; INSERT INTO a VALUES (1, 'new')")
+    connection.close()
+    for folder, steps in (("moved", [FIRST, SECOND]), ("foreign", [SECOND])):
+        database = await _open(tmp_path / folder, steps, alone=alone)
+        assert await database.read(lambda tx: tx.one("SELECT x, z FROM a")) == (1, "second")
+        await database.close()
+        assert rows(tmp_path / folder / "halo.db.backup-1", "SELECT * FROM a") == [(1, "new")]
+
+
 async def test_a_backup_goes_back_in_place(tmp_path: Path, alone: bool) -> None:
     """Put where the database was, a copy is the older version's again, and updates again."""
     for migrations in ([FIRST], [FIRST, SECOND]):
