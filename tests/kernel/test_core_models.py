@@ -29,7 +29,7 @@ from halo_kernel import (
     UsageRecorded,
     View,
 )
-from halo_kernel.testing import NoteTool, ScriptedModel, VirtualClock, a_session, journal, running_kernel
+from halo_kernel.testing import NoteTool, ScriptedModel, VirtualClock, a_session, journal, running_kernel, until
 
 Stream = Callable[[], AsyncGenerator[Chunk, None]]
 
@@ -187,6 +187,33 @@ async def test_providers_are_not_asked_again_for_every_turn(tmp_path: Path) -> N
         for _ in range(5):
             await ask(session)
     assert model.asked == 1
+
+
+async def test_one_turn_asks_providers_again_and_the_others_do_not_wait(tmp_path: Path) -> None:
+    """While a provider takes its time to say what it offers now, what it said last holds for everybody else."""
+    free = asyncio.Event()
+
+    class Slow(ScriptedModel):
+        asked = 0
+
+        async def offers(self) -> Sequence[Offer]:
+            self.asked += 1
+            if self.asked > 1:
+                await free.wait()
+            return await super().offers()
+
+    model = Slow()
+    async with running_kernel(tmp_path / "home", model=model) as kernel:
+        sessions = [await a_session(kernel, tmp_path / "w") for _ in range(5)]
+        await ask(sessions[0])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("halo_kernel.models.registry._FRESH_SECONDS", 0.0)
+            asking = asyncio.create_task(ask(sessions[0]))
+            await until(lambda: model.asked == 2)
+        assert [(await ask(session)).outcome for session in sessions[1:]] == ["succeeded"] * 4
+        assert model.asked == 2 and not asking.done()
+        free.set()
+        assert (await asking).outcome == "succeeded"
 
 
 async def test_a_deaf_provider_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,11 +44,6 @@ class Gate:
         """The names and origins that are accepted now."""
         return Origins(bound=self.bound, server=self.kernel.settings.of(ServerSettings))
 
-    def address(self, connection: HTTPConnection) -> str:
-        """Return the caller's address: the socket's, or behind a trusted proxy the first that it forwards."""
-        forwarded = self.origins.forwarded(connection.headers, "for")
-        return forwarded or (connection.client.host if connection.client else "unknown")
-
     async def caller(self, connection: HTTPConnection, route: Route, address: str) -> tuple[Principal, bool]:
         """Return who asks, and whether their cookie is to be renewed; only the route's own scheme is asked.
 

@@ -16,6 +16,8 @@ from ..errors import Forbidden
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from starlette.requests import HTTPConnection
+
     from ..settings import ServerSettings
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -64,6 +66,11 @@ class Origins:
         if self._is_listed(origin):
             return {**allowed, "Access-Control-Allow-Credentials": "true"}
         return allowed if is_open(scheme) and not self.server.cors_origins else {}
+
+    def address(self, connection: HTTPConnection) -> str:
+        """Return the caller's address: the socket's, or behind a trusted proxy the first that it forwards."""
+        forwarded = self.forwarded(connection.headers, "for")
+        return forwarded or (connection.client.host if connection.client else "unknown")
 
     def forwarded(self, headers: Mapping[str, str], what: str) -> str:
         """Return the first entry of `X-Forwarded-<what>`; empty without a proxy that is trusted."""

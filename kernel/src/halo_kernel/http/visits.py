@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..credentials import COOKIE, COOKIE_LIFE
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..records import Principal, Route
     from .gate import Gate
+    from .origins import Origins
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,11 @@ class Visit:
     request: Request
     body: Body
 
+    @cached_property
+    def origins(self) -> Origins:
+        """The names and origins that are accepted, the same ones from the beginning of the request to its end."""
+        return self.gate.origins
+
     async def respond(self) -> Response:
         """Return the response, of a failure too; only a cancel that somebody asked for is raised."""
         try:
@@ -41,15 +48,15 @@ class Visit:
                 raise
             response = as_response(failure(self._known(error), self.request))
         origin = self.request.headers.get("origin")
-        response.headers.update(self.gate.origins.cors(origin, scheme=self.route.auth))
+        response.headers.update(self.origins.cors(origin, scheme=self.route.auth))
         return response
 
     async def _answer(self) -> Response:
         request, route, gate = self.request, self.route, self.gate
         if gate.kernel.stopping.is_set():
             raise Stopping("The server is shutting down.", advice="Try again when it runs again.")
-        gate.origins.check(request.method, request.headers, scheme=route.auth)
-        address = gate.address(request)
+        self.origins.check(request.method, request.headers, scheme=route.auth)
+        address = self.origins.address(request)
         principal, is_old = await gate.caller(request, route, address)
         exchange = Exchange(
             principal=principal,
@@ -80,7 +87,7 @@ class Visit:
         if principal is None and not reply.signed_out:
             return
         value, life = ("", 0) if principal is None else (self.gate.credentials.cookies.sign(principal), COOKIE_LIFE)
-        scheme = self.gate.origins.forwarded(self.request.headers, "proto") or self.request.url.scheme
+        scheme = self.origins.forwarded(self.request.headers, "proto") or self.request.url.scheme
         response.set_cookie(COOKIE, value, life, secure=scheme == "https", httponly=True)
 
     def _known(self, error: BaseException) -> HaloError:

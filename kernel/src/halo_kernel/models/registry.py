@@ -1,4 +1,4 @@
-"""The registered model providers and the choice among what they offer."""
+"""The registered model providers, the choice among what they offer, and who is asked when one fails."""
 
 from __future__ import annotations
 
@@ -7,26 +7,35 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from ..contracts import ModelProvider
+from .. import hookspecs
+from ..contracts import ModelProvider, Session
 from ..errors import ModelError
-from ..records import AgentSpec, Offer
+from ..hooks import Hooks
+from ..log import logger
+from ..records import Offer
+from ..records.storable import storable_text
+from ..settings import ModelSettings
 from ..supervisor import contained, end_task
 from .call import hung_up
 
 _PROBE_SECONDS = 3.0
 _CLOSE_SECONDS = 5.0
 _FRESH_SECONDS = 2.0
-_NEVER = float("-inf")
+_COOLED = {"throttle", "server", "account"}
+_PASSED_ON = _COOLED | {"network", "timeout", "empty"}
+_COOL_SECONDS = 60.0
+_LONGEST_COOL_SECONDS = 3600.0
 _ADVICE = "set OPENAI_API_KEY or ANTHROPIC_API_KEY, start a local server such as Ollama, or install halo-offline"
 _INSTALL = "`pip install halo-openai` for hosted and local models, `pip install halo-offline` for rules without one"
 
 
 class Models:
-    """Every provider by name; `default` is the model from the settings, '' for the automatic choice."""
+    """Every provider by name, and what is wished of them."""
 
-    def __init__(self, providers: Sequence[tuple[str, ModelProvider]], *, default: str = "") -> None:
+    def __init__(self, providers: Sequence[tuple[str, ModelProvider]], wish: ModelSettings) -> None:
         self._providers = {provider.name: provider for _, provider in providers}
-        self._default = default
+        self._wish = wish
+        self._cooling: dict[tuple[str, str], float] = {}  # until when, by model and the name of the key that failed
         self._known: dict[str, Sequence[Offer]] = {}
         self._asked: dict[str, float] = {}
 
@@ -48,12 +57,12 @@ class Models:
         return sorted(found, key=lambda offer: (not offer.ready, offer.rank))
 
     async def _offered(self, names: Collection[str]) -> list[Offer]:
-        """Return what these providers offer; for two seconds their last word holds, so that turns do not ask again."""
+        """Return what these providers offer; their last word holds for two seconds, and while one turn asks again."""
         now = asyncio.get_running_loop().time()
-        stale = [name for name in names if now - self._asked.get(name, _NEVER) > _FRESH_SECONDS]
+        stale = [name for name in names if name not in self._known or now - self._asked[name] > _FRESH_SECONDS]
         if stale:
-            self._known.update(zip(stale, await asyncio.gather(*map(self._probe, stale)), strict=True))
             self._asked.update(dict.fromkeys(stale, now))
+            self._known.update(zip(stale, await asyncio.gather(*map(self._probe, stale)), strict=True))
         return [offer for name in names for offer in self._known[name]]
 
     async def _probe(self, name: str) -> Sequence[Offer]:
@@ -70,25 +79,57 @@ class Models:
         finally:
             await end_task(task, name=f"offers of {name}", within=0.1)
 
-    async def choose(self, agent: AgentSpec | None = None) -> tuple[Offer, str]:
-        """Return the model for a new turn and why: the agent's own, the setting's, else the best that is ready.
+    async def choose(self) -> tuple[Offer, str]:
+        """Return the model for agents that name none, and why: the setting's, else the best that is ready.
 
         Raises `ModelError` of kind `none` when there is none, with what to do about it.
         """
-        if agent is not None and agent.model is not None:
-            return await self._named(agent.model.model), f"agent {agent.id} asks for it"
-        if self._default:
-            return await self._named(self._default), "the setting model.default names it"
+        if self._wish.default:
+            return (await self._named([self._wish.default]))[0], "the setting model.default names it"
         offers = await self.offers()
         if offers and offers[0].ready:
             return offers[0], offers[0].reason
         raise ModelError("no model can answer here", kind="none", advice=_ADVICE if self._providers else _INSTALL)
 
-    async def _named(self, model: str) -> Offer:
-        for offer in await self._offered([self.provider(model).name]):
-            if offer.model == model:
-                return offer
-        return Offer(model=model, ready=True, reason="named explicitly")
+    async def line(self, session: Session, hooks: Hooks, first: str = "") -> list[Offer]:
+        """Return the models to ask in order: `first`, or the agent's own, or the chosen one; then the fallbacks.
+
+        Raises `ModelError` of kind `none` when there is no first; a fallback without a provider is left out.
+        """
+        own = session.agent.model.model if session.agent.model else ""
+        names: list[str] = []
+        for name in (first or own or (await self.choose())[0].model, *self._wish.fallbacks):
+            found = await hooks.first(hookspecs.resolve_model, name=name, session=session)
+            names.append(storable_text(found or name))
+            if len(names) > 1 and names[-1].partition("/")[0] not in self._providers:
+                logger("models").warning("this fallback is not asked: no such provider", model=names.pop())
+        return await self._named(list(dict.fromkeys(names)))
+
+    async def _named(self, names: Sequence[str]) -> list[Offer]:
+        offers = await self._offered({self.provider(name).name for name in names})
+        known = {offer.model: offer for offer in offers}
+        return [known.get(name) or Offer(model=name, ready=True, reason="named explicitly") for name in names]
+
+    def next_of(self, line: list[Offer], now: float) -> Offer:
+        """Return whom to ask at `now`; models that are cooling down leave the front of `line`, but for its last."""
+        cooling = {key for key, until in self._cooling.items() if now < until}
+        while len(line) > 1 and any(
+            line[0].model == model and line[0].credential in ("", key) for model, key in cooling
+        ):
+            del line[0]
+        return line[0]
+
+    def failed(self, line: list[Offer], error: ModelError, now: float) -> None:
+        """Take the first of `line`, which has failed, away, so that the next one is asked.
+
+        Raises `error` where no other model is left, or none would do better.
+        """
+        if error.kind in _COOLED:
+            wait = _COOL_SECONDS if error.retry_after is None else min(error.retry_after, _LONGEST_COOL_SECONDS)
+            self._cooling[line[0].model, error.credential or line[0].credential] = now + wait
+        if len(line) == 1 or error.kind not in _PASSED_ON:
+            raise error
+        del line[0]
 
     async def close(self) -> None:
         """Close every provider; a failing one does not keep the others open."""
