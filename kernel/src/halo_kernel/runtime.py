@@ -165,9 +165,7 @@ class Kernel:
     async def _compose(self, embedded: bool) -> None:
         settings, hooks = self.settings, self.hooks
         storage = _chosen([engine for _, engine in hooks.collect(hookspecs.provide_storage, settings=settings)])
-        self._models = Models(
-            hooks.collect(hookspecs.provide_models, settings=settings), default=settings.of(ModelSettings).default
-        )
+        self._models = Models(hooks.collect(hookspecs.provide_models, settings=settings), settings.of(ModelSettings))
         self.data = Data(storage, self.home, self._folder)
         registry = await self.data.open_home()
         self.sessions, outbox = Sessions(self._seat_of), Outbox(self._seat_of)

@@ -17,9 +17,9 @@ from ..records.storable import storable, storable_text
 from ..supervisor import contained, end_task
 
 _SLOW = {"throttle", "server"}
-_QUICK = {"network", "timeout", "empty"}
-_RETRIED = _SLOW | _QUICK
+_RETRIED = _SLOW | {"network", "timeout", "empty"}
 _LONGEST_WAIT = 60.0
+_SHORT_WAIT = 5.0  # nobody waits longer for a model while there is another one to ask
 _NAME_CHARS = 256  # no provider takes tools of longer names, so a longer one is made up
 _KEEP_ALIVE = TextDelta("")
 CLOSE_SECONDS = 5.0
@@ -31,6 +31,7 @@ class Attempt:
     """What one attempt has streamed so far."""
 
     reply: str
+    model: str
     number: int
     text: str = ""
     thinking: str = ""
@@ -45,13 +46,11 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """A whole model answer with its figures; times in milliseconds."""
+    """The whole answer that an attempt has come to; times in milliseconds."""
 
-    reply: str
-    attempt: int
+    attempt: Attempt
     content: tuple[Block, ...]
     stop: Stop
-    usage: Usage
     first_ms: int
     ms: int
 
@@ -67,35 +66,36 @@ async def call_model(
     clock: Clock,
     idle_timeout: float,
     max_attempts: int,
+    others: bool,
     on_delta: OnDelta,
     on_failure: OnFailure,
 ) -> Answer:
     """Ask `provider` until an answer is whole, and return it.
 
-    `idle_timeout` is in seconds without any data. `on_delta` gets each piece (attempt, text, is_thinking); `on_failure`
-    is awaited after each failed attempt, before the wait for the next one. Raises the last `ModelError`.
+    `idle_timeout` is in seconds without any data. With `others`, which can be asked instead, there are two attempts at
+    most, without a long wait between them, and a silent model has one. `on_delta` gets each piece (attempt, text,
+    is_thinking); `on_failure` is awaited after each failed attempt, before the wait for the next one. Raises the last
+    `ModelError`.
     """
+    model = f"{provider.name}/{request.model}"
     number = 0
     while True:
         number += 1
-        attempt = Attempt(reply=clock.new_id(64), number=number, started=clock.monotonic())
+        attempt = Attempt(reply=clock.new_id(64), model=model, number=number, started=clock.monotonic())
         try:
             await _stream(provider, request, attempt, clock, idle_timeout, on_delta)
             return _answer(attempt, clock)
         except ModelError as error:
             await on_failure(attempt, error)
-            if error.kind not in _RETRIED or number >= max_attempts:
+            wait = _wait_before_next(error, number)
+            enough = others and (number > 1 or wait > _SHORT_WAIT or error.kind == "timeout")
+            if enough or number >= max_attempts or error.kind not in _RETRIED:
                 raise
-            await clock.sleep(_wait_before_next(error, number))
+            await clock.sleep(wait)
 
 
 async def _stream(
-    provider: ModelProvider,
-    request: ModelRequest,
-    attempt: Attempt,
-    clock: Clock,
-    idle_timeout: float,
-    on_delta: OnDelta,
+    provider: ModelProvider, request: ModelRequest, attempt: Attempt, clock: Clock, idle: float, on_delta: OnDelta
 ) -> None:
     """Take chunks until the answer is whole. Nothing waits for a provider that is silent, deaf or slow to close."""
     loop = asyncio.get_running_loop()
@@ -116,10 +116,10 @@ async def _stream(
     chunks = provider.stream(request)
     listening = asyncio.ensure_future(contained(listen()))
     try:
-        while not listening.done() and (left := heard + idle_timeout - loop.time()) > 0:
+        while not listening.done() and (left := heard + idle - loop.time()) > 0:
             await asyncio.wait({listening}, timeout=left)
         if not listening.done():
-            raise ModelError(f"the model sent nothing for {idle_timeout:g} seconds", kind="timeout")
+            raise ModelError(f"the model sent nothing for {idle:g} seconds", kind="timeout")
         _raise_failure(provider.name, listening)
     finally:
         attempt.over = True
@@ -176,7 +176,7 @@ async def hung_up(provider: ModelProvider) -> None:
         await asyncio.wait(tasks)
 
 
-def _checked(chunk: object) -> object:
+def _checked(chunk: object) -> Chunk:
     """Return a chunk as its type says it is, with storable text; providers are plugins."""
     if not isinstance(chunk, TextDelta | ThinkingDelta | ToolCall | Usage | Stop):
         raise ModelError(f"the provider sent {type(chunk).__name__}, which is no chunk", kind="refused")
@@ -203,8 +203,6 @@ def _take(attempt: Attempt, chunk: object, on_delta: OnDelta) -> None:
             attempt.usage = usage
         case Stop() as stop:
             attempt.stop = stop
-        case _:
-            pass
 
 
 def _answer(attempt: Attempt, clock: Clock) -> Answer:
@@ -220,11 +218,9 @@ def _answer(attempt: Attempt, clock: Clock) -> Answer:
         raise _nothing(attempt.stop)
     end = clock.monotonic()
     return Answer(
-        reply=attempt.reply,
-        attempt=attempt.number,
+        attempt=attempt,
         content=tuple(content),
         stop=attempt.stop,
-        usage=attempt.usage,
         first_ms=round(((attempt.first or end) - attempt.started) * 1000),
         ms=round((end - attempt.started) * 1000),
     )

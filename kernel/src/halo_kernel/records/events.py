@@ -84,13 +84,14 @@ class AssistantMessage(_Body, frozen=True, kw_only=True, tag="assistant.message"
 
 
 class AssistantDiscarded(_Body, frozen=True, kw_only=True, tag="assistant.discarded"):
-    """A model call that failed; what it had streamed is not part of the answer. `attempt` counts from 1."""
+    """A model call that failed; what it had streamed is not part of the answer. `attempt` counts from 1 a `model`."""
 
     reply: str
     reason: str
     error: str
     attempt: int
     text: str = ""
+    model: str = ""
 
 
 class AssistantCut(_Body, frozen=True, kw_only=True, tag="assistant.cut"):

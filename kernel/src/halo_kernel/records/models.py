@@ -81,7 +81,8 @@ class Offer(Struct, frozen=True, kw_only=True):
 
     `model` is `<provider>/<id>`. `ready` tells whether it can answer now and `reason` says why or why not, in a
     sentence a person can act on. `rank` orders the automatic choice, lowest first: 10 a configured key, 20 a local
-    server that answers, 90 something that is not a model (`is_model` false: never shown as one).
+    server that answers, 90 something that is not a model (`is_model` false: never shown as one). `credential` names the
+    key that it would use, as `ModelError` does.
     """
 
     model: str
@@ -92,3 +93,4 @@ class Offer(Struct, frozen=True, kw_only=True):
     context_window: int = 128_000
     max_tokens: int | None = None
     label: str = ""
+    credential: str = ""

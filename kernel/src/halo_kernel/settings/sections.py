@@ -55,6 +55,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     """Which model answers."""
 
     default: Annotated[str, Meta(description="`<provider>/<id>`; empty: the best that can answer.", extra=_ONCE)] = ""
+    fallbacks: Annotated[tuple[str, ...], Meta(description="Asked in this order when one fails.", extra=_ONCE)] = ()
     idle_timeout: Annotated[
         float, Meta(gt=0, description="Seconds without data before a model call is cut.", extra=_RESTART)
     ] = 600.0

@@ -1,8 +1,8 @@
 """A turn: model, tools, model, until it rests."""
 
-from .asking import authorize, usage_of
+from .asking import ask_models, usage_of
 from .cancel import CancelToken, Reason, Stopped
 from .desk import Desk, Limits, Place
 from .turn import Turn
 
-__all__ = ["CancelToken", "Desk", "Limits", "Place", "Reason", "Stopped", "Turn", "authorize", "usage_of"]
+__all__ = ["CancelToken", "Desk", "Limits", "Place", "Reason", "Stopped", "Turn", "ask_models", "usage_of"]

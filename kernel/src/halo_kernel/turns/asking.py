@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from .. import hookspecs
-from ..contracts import ModelCall, Tx
+from ..contracts import ModelCall, Session, Tx
 from ..errors import ModelError
 from ..hooks import Hooks
 from ..journal import append
-from ..models import Answer, Attempt, call_model
+from ..models import Answer, Attempt, OnDelta, OnFailure, call_model
 from ..questions import Paused, Pending
 from ..records import Answer as Approval
 from ..records import (
@@ -23,10 +25,11 @@ from ..records import (
     Denial,
     Event,
     ModelRequest,
+    Offer,
     Question,
     UsageRecorded,
 )
-from .desk import Desk
+from .desk import Desk, Place
 
 _PARTIAL_SECONDS = 0.5
 
@@ -41,35 +44,13 @@ class Asking:
         self._attempt: Attempt | None = None
         self._kept_at = 0.0
 
-    async def ask(self, model: str, request: ModelRequest, *, approval: Approval | None = None) -> Answer:
-        """Return the answer of `<provider>/<id>`. Raises `ModelError`; `Paused` when a person must allow the call."""
-        desk = self._desk
-        call = ModelCall(
-            id=desk.place.clock.new_id(64),
-            model=model,
-            purpose=request.purpose,
-            request=request,
-            session=desk.session,
-            turn=self._turn,
-            approval=approval,
+    async def ask(self, line: list[Offer], request: ModelRequest, approval: Approval | None) -> Answer:
+        """See `ask_models`."""
+        place, session = self._desk.place, self._desk.session
+        self._kept_at = place.clock.monotonic()
+        return await ask_models(
+            place, session, line, request, self._delta, self._discard, turn=self._turn, approval=approval
         )
-        await authorize(desk.place.hooks, call)
-        self._kept_at = desk.place.clock.monotonic()
-        try:
-            answer = await call_model(
-                desk.place.models.provider(model),
-                request,
-                clock=desk.place.clock,
-                idle_timeout=desk.place.limits.idle_timeout,
-                max_attempts=desk.place.limits.max_attempts,
-                on_delta=self._delta,
-                on_failure=self._discard,
-            )
-        except ModelError as error:
-            desk.place.hooks.notify(hookspecs.model_finished, call=replace(call, error=error))
-            raise
-        desk.place.hooks.notify(hookspecs.model_finished, call=replace(call, usage=answer.usage))
-        return answer
 
     async def record(self, bodies: Sequence[Body]) -> tuple[Event, ...]:
         """Journal what became of the call; what had been streamed of it is in there now, in one form or another."""
@@ -134,13 +115,67 @@ class Asking:
 
     async def _discard(self, attempt: Attempt, error: ModelError) -> None:
         self._attempt = None  # before the commit, which a cancel does not undo: nothing is told twice
-        body = AssistantDiscarded(
-            reply=attempt.reply, reason=error.kind, error=error.message, attempt=attempt.number, text=attempt.text
+        await self.record([discarded(attempt, error, attempt.text)])
+
+
+async def ask_models(
+    place: Place,
+    session: Session,
+    line: list[Offer],
+    request: ModelRequest,
+    on_delta: OnDelta,
+    on_failure: OnFailure,
+    *,
+    turn: str = "",
+    approval: Approval | None = None,
+) -> Answer:
+    """Return the answer of the first model of `line` that gives one; those before it leave `line`.
+
+    `request.model` is the `<provider>/<id>` that its options are meant for; another model gets none of them. Each model
+    is a call of its own for the guards. Raises the last one's `ModelError`; `Paused` when a person must allow a call.
+    """
+    clock, hooks, limits = place.clock, place.hooks, place.limits
+    while True:
+        offer = place.models.next_of(line, clock.monotonic())
+        call = ModelCall(
+            id=clock.new_id(64),
+            model=offer.model,
+            purpose=request.purpose,
+            request=_made_for(offer, request),
+            session=session,
+            turn=turn,
+            approval=approval,
         )
-        await self.record([body])
+        try:
+            await _authorize(hooks, call)
+            answer = await call_model(
+                place.models.provider(offer.model),
+                call.request,
+                clock=clock,
+                idle_timeout=limits.idle_timeout,
+                max_attempts=limits.max_attempts,
+                others=len(line) > 1,
+                on_delta=on_delta,
+                on_failure=on_failure,
+            )
+        except ModelError as error:
+            hooks.notify(hookspecs.model_finished, call=replace(call, error=error))
+            place.models.failed(line, error, clock.monotonic())
+        else:
+            hooks.notify(hookspecs.model_finished, call=replace(call, usage=answer.attempt.usage))
+            return answer
 
 
-async def authorize(hooks: Hooks, call: ModelCall) -> None:
+def _made_for(offer: Offer, request: ModelRequest) -> ModelRequest:
+    """Return `request` with what holds for this model; a limit of tokens holds for every one, within its own."""
+    model, own = offer.model.partition("/")[2], offer.model == request.model
+    if own:
+        return structs.replace(request, model=model, max_tokens=request.max_tokens or offer.max_tokens)
+    tokens = min((most for most in (request.max_tokens, offer.max_tokens) if most), default=None)
+    return structs.replace(request, model=model, max_tokens=tokens, endpoint=None, options={})
+
+
+async def _authorize(hooks: Hooks, call: ModelCall) -> None:
     """Ask every guard of model calls. Raises `ModelError` of kind `refused`, or `Paused`."""
     verdict = await hooks.guard(hookspecs.authorize_model, call=call, session=call.session)
     if isinstance(verdict, Question) and call.approval is None:
@@ -151,24 +186,21 @@ async def authorize(hooks: Hooks, call: ModelCall) -> None:
         raise ModelError(f"the model call was refused: {verdict.reason}", kind="refused")
 
 
-def message_of(answer: Answer, model: str) -> AssistantMessage:
+def discarded(attempt: Attempt, error: ModelError, text: str) -> AssistantDiscarded:
+    """Return what the journal keeps of an attempt whose `text` does not count."""
+    reply, model, number = attempt.reply, attempt.model, attempt.number
+    return AssistantDiscarded(
+        reply=reply, reason=error.kind, error=error.message, attempt=number, text=text, model=model
+    )
+
+
+def message_of(answer: Answer) -> AssistantMessage:
     """Return a whole answer as the journal keeps it."""
-    return AssistantMessage(
-        reply=answer.reply, content=answer.content, stop=answer.stop.reason, model=model, attempt=answer.attempt
-    )
+    reply, model, number = answer.attempt.reply, answer.attempt.model, answer.attempt.number
+    return AssistantMessage(reply=reply, content=answer.content, stop=answer.stop.reason, model=model, attempt=number)
 
 
-def usage_of(answer: Answer, model: str, *, purpose: str = "turn") -> UsageRecorded:
+def usage_of(answer: Answer, *, purpose: str = "turn") -> UsageRecorded:
     """Return what an answer cost."""
-    usage = answer.usage
-    return UsageRecorded(
-        reply=answer.reply,
-        model=model,
-        purpose=purpose,
-        input=usage.input,
-        output=usage.output,
-        cache_read=usage.cache_read,
-        cache_write=usage.cache_write,
-        first_ms=answer.first_ms,
-        ms=answer.ms,
-    )
+    reply, model, tokens = answer.attempt.reply, answer.attempt.model, structs.asdict(answer.attempt.usage)
+    return UsageRecorded(reply=reply, model=model, purpose=purpose, first_ms=answer.first_ms, ms=answer.ms, **tokens)

@@ -17,7 +17,6 @@ from ..outbox import REASONS, owe_replies, settle
 from ..questions import Asker, Paused, Pending, answers, ask
 from ..records import Answer as Approval
 from ..records import (
-    AssistantDiscarded,
     AssistantMessage,
     Block,
     Body,
@@ -38,7 +37,7 @@ from ..records import (
 from ..records.storable import storable_text
 from ..recovery import open_calls, unanswered
 from ..repair import repair_history
-from .asking import Asking, message_of, usage_of
+from .asking import Asking, discarded, message_of, usage_of
 from .batch import Batch, going_on
 from .cancel import CancelToken, Stopped, run_stoppable
 from .context import Context, prepare_context
@@ -67,7 +66,8 @@ class Turn:
         self._asking = Asking(desk, turn=self.id)
         self._answers: dict[tuple[str, Asker], Approval] = {}
         self._answer = ""
-        self._model = ""
+        self._line: list[Offer] = []
+        self._own = ""
         self._steps = 0
 
     @property
@@ -141,7 +141,7 @@ class Turn:
         context = await run_stoppable(
             prepare_context(desk.place.hooks, desk.session, desk.tools, access), self.token, name="prepare_context"
         )
-        offer = await run_stoppable(self._choose(), self.token, name="choice of a model")
+        await run_stoppable(self._choose(), self.token, name="choice of a model")
         if context.event.digest != self.context_digest:
             await self._record([context.event])
             self.context_digest = context.event.digest
@@ -150,7 +150,7 @@ class Turn:
             return result
         while self._steps < desk.place.limits.max_steps:
             self._steps += 1
-            calls = await self._step(context, offer)
+            calls = await self._step(context)
             if isinstance(calls, TurnResult):
                 return calls
             if not calls:
@@ -160,13 +160,13 @@ class Turn:
                 return result
         return await self._end("failed", error=f"the turn took {self._steps} steps without an answer", kind="max_steps")
 
-    async def _step(self, context: Context, offer: Offer) -> list[ToolCall] | TurnResult:
+    async def _step(self, context: Context) -> list[ToolCall] | TurnResult:
         """Ask the model once. Return its calls (none: the turn goes on with steering input), or how the turn ended."""
-        answer = await run_stoppable(self._ask(context, offer), self.token, name="model call")
+        answer = await run_stoppable(self._ask(context), self.token, name="model call")
         if answer.stop.reason == "refusal":
             raise await self._refused(answer)
         self._answer = plain_text(answer.content) or self._answer
-        bodies: list[Body] = [message_of(answer, self._model), usage_of(answer, self._model)]
+        bodies: list[Body] = [message_of(answer), usage_of(answer)]
         if _calls(answer.content):
             # Those in the journal run: what JSON cannot say is gone from their arguments.
             (message, *_) = await self._asking.record(bodies)
@@ -180,34 +180,28 @@ class Turn:
     async def _refused(self, answer: Answer) -> ModelError:
         """Discard what a model said before it declined: nothing of it counts, but that it was paid for."""
         error = ModelError(f"the model declined to respond: {answer.stop.detail or 'no reason given'}", kind="refused")
-        text = plain_text(answer.content)
-        discarded = AssistantDiscarded(
-            reply=answer.reply, reason=error.kind, error=error.message, attempt=answer.attempt, text=text
-        )
-        await self._asking.record([discarded, usage_of(answer, self._model)])
+        await self._asking.record([discarded(answer.attempt, error, plain_text(answer.content)), usage_of(answer)])
         return error
 
-    async def _choose(self) -> Offer:
-        desk = self._desk
-        offer, _ = await desk.place.models.choose(desk.session.agent)
-        name = await desk.place.hooks.first(hookspecs.resolve_model, name=offer.model, session=desk.session)
-        self._model = storable_text(name or offer.model)
-        return offer
+    async def _choose(self) -> None:
+        place = self._desk.place
+        self._line = await place.models.line(self._desk.session, place.hooks)
+        self._own = self._line[0].model
 
-    async def _ask(self, context: Context, offer: Offer) -> Answer:
+    async def _ask(self, context: Context) -> Answer:
         desk, wish = self._desk, self._desk.session.agent.model
         request = ModelRequest(
-            model=self._model.partition("/")[2],
+            model=self._own,
             system=context.system,
             messages=repair_history(desk.history.messages()),
             tools=context.specs,
-            max_tokens=(wish.max_tokens if wish else None) or offer.max_tokens,
+            max_tokens=wish.max_tokens if wish else None,
             endpoint=wish.endpoint if wish else None,
             session=self._session,
             options=wish.options if wish else {},
         )
         approval = self._answers.pop(("", "model"), None)
-        return await self._asking.ask(self._model, request, approval=approval)
+        return await self._asking.ask(self._line, request, approval)
 
     async def _joining(self) -> list[Waiting]:
         """Return the waiting rows that may belong to this turn, if anything may have arrived."""
@@ -311,7 +305,8 @@ class Turn:
     def _ending(
         self, outcome: Outcome, *, bodies: Sequence[Body] = (), error: str = "", kind: str = ""
     ) -> Callable[[Tx], tuple[Event, ...]]:
-        session, turn, model, now = self._session, self.id, self._model, self._desk.place.clock.now()
+        model = self._line[0].model if self._line else ""
+        session, turn, now = self._session, self.id, self._desk.place.clock.now()
         end = TurnEnded(outcome=outcome, error=error, kind=kind, steps=self._steps)
         reply = _reply(outcome, self._answer, error)
 
