@@ -27,6 +27,7 @@ from halo_kernel import (
     Migration,
     Place,
     Receipt,
+    SessionInfo,
     StorageUnavailable,
     Text,
     TurnEnded,
@@ -142,9 +143,9 @@ class Life:
         self.consumed: set[int] = set()
 
     async def begin(self) -> None:
-        who = {"access": "full", "principal": OPERATOR, "agent": "default"}
-        what = {"origin": "sid", "title": "", "directory": "", "journal": "j", "at": AT}
-        await self.database.write(partial(session_rows.insert, session="s", **who, **what))
+        place = {"id": "s", "root": "s", "workspace": "w", "folder": "/w", "agent": "default"}
+        info = SessionInfo(**place, access="full", principal=OPERATOR.name, created_at=AT, updated_at=AT)
+        await self.database.write(partial(session_rows.insert, info=info, journal="j"))
         self.events = await self.database.read(partial(read, session="s"))
 
     async def send(self, key: str, text: str) -> None:
