@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .crashes import CrashingStorage as CrashingStorage
     from .crashes import CrashPoint as CrashPoint
     from .crashes import CrashPoints as CrashPoints
+    from .dispatcher_contract import DispatcherContract as DispatcherContract
     from .faults import FaultyStorage as FaultyStorage
     from .findings import Finding as Finding
     from .findings import assert_plugin_ok as assert_plugin_ok
@@ -38,11 +39,11 @@ if TYPE_CHECKING:
     from .model import Step as Step
     from .model_contract import ModelContract as ModelContract
     from .openai_server import ScriptedOpenAI as ScriptedOpenAI
-    from .scripts import Script as Script
-    from .scripts import ScriptedCall as ScriptedCall
     from .postbox import Lost as Lost
     from .postbox import Postbox as Postbox
     from .postbox import Refused as Refused
+    from .scripts import Script as Script
+    from .scripts import ScriptedCall as ScriptedCall
     from .servers import Front as Front
     from .servers import front as front
     from .servers import listening as listening
@@ -59,6 +60,7 @@ _HOMES = {
     "blocking": ("LIMIT", "Block", "LoopWatch"),
     "clock": ("VirtualClock",),
     "crashes": ("CrashPoint", "CrashPoints", "CrashingStorage"),
+    "dispatcher_contract": ("DispatcherContract",),
     "faults": ("FaultyStorage",),
     "findings": ("Finding", "assert_plugin_ok", "check_plugin"),
     "guards": ("guarded",),
