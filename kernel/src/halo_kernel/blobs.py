@@ -9,14 +9,23 @@ from collections.abc import AsyncIterable, Callable, Collection
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from .contracts import Tx
+from .contracts import Clock, Database, Tx
 from .errors import NotFound, StorageUnavailable, WorkspaceUnusable
 from .records import BlobRef
 from .secrets import locked, replace_file, sync_folder
 from .sqlite import is_own_file
 
 KEPT_MS = 24 * 3_600_000
-_PLACES = {"events": "body", "inbox": "text", "outbox": "text", "parts": "text", "plugin_state": "value"}
+SWEEP_SECONDS = 3600.0
+_PLACES = {
+    "events": "body",
+    "partials": "text",
+    "inbox": "text",
+    "outbox": "text",
+    "parts": "text",
+    "plugin_state": "value",
+    "questions": "arguments || text || answer",
+}
 _REFERENCE = re.compile(r"blob:([0-9a-f]{64})")
 _FILE = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{64}\..+")  # a blob, or the draft of one
 _LOCK = "blobs"  # puts and backups, in all processes, share it; a collection has it alone
@@ -25,10 +34,15 @@ _LOCK = "blobs"  # puts and backups, in all processes, share it; a collection ha
 def referenced(tx: Tx) -> set[str]:
     """Return the hashes that a workspace's rows name as `blob:<sha256>`, whatever kind of row or event it is."""
     found: set[str] = set()
-    for table, column in _PLACES.items():
-        for (text,) in tx.execute(f"SELECT {column} FROM {table} WHERE {column} LIKE '%blob:%'"):
-            found.update(_REFERENCE.findall(text))
+    for table, texts in _PLACES.items():
+        for (text,) in tx.execute(f"SELECT {texts} FROM {table} WHERE {texts} LIKE '%blob:%'"):
+            found |= named_in(text)
     return found
+
+
+def named_in(text: str) -> set[str]:
+    """Return the hashes that a text names."""
+    return set(_REFERENCE.findall(text))
 
 
 class Blobs:
@@ -60,6 +74,12 @@ class Blobs:
         `named` is what `referenced` found just before, `now` UTC milliseconds. What a backup holds stays.
         """
         return await asyncio.to_thread(_collect, self._folder(workspace), named, now - KEPT_MS, erased)
+
+    async def sweep(self, workspace: str, database: Database, clock: Clock) -> None:
+        """Collect every hour, for as long as this runs."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            await self.collect(workspace, await database.read(referenced), clock.now())
 
     def _folder(self, workspace: str) -> Path:
         """Return the folder of a workspace's blobs, made if need be; a link could lead out of the workspace."""

@@ -119,7 +119,13 @@ class Forbidden(HaloError):
 
 
 class CursorGone(HaloError):
-    """The cursor belongs to another journal (a fork, a restore or a copy); start again from a snapshot."""
+    """The cursor belongs to another journal (a fork, a restore or a copy): `view` is a `View` to start from.
+
+    `cursor` is where it stands, to go on after.
+    """
+
+    cursor = ""
+    view: object = None
 
 
 class StorageUnavailable(HaloError):

@@ -1,19 +1,29 @@
 """Views of a journal: what the model is shown, and what people see. Each takes events one by one, live and on replay.
 
-A fold keeps its state in itself and changes only in `apply`, so the same events give the same state, whoever feeds it.
+A fold keeps its state in itself and changes only in `apply`, so the same events give the same state, whoever feeds it,
+and a state that was stored and read again goes on as if it had not been.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from .records import (
     AssistantCut,
     AssistantDiscarded,
     AssistantMessage,
     Block,
+    Body,
     ContextCut,
+    ContextErased,
+    ContextPrepared,
     Event,
     Foreign,
     HookSkipped,
@@ -30,21 +40,32 @@ from .records import (
     plain_text,
 )
 
+VERSION = 1  # of both folds: a stored state counts only for the version that made it
 CUT_MARKER = "[reply cut off here]"
+_seq_of = attrgetter("seq")
+_side_of = attrgetter("assistant")
 
 
-@dataclass(frozen=True)
-class _Piece:
+class Piece(Struct, frozen=True, array_like=True):
+    """What one event adds to the history, at the place of event `seq`; it tells of the events `first` to `last`."""
+
     seq: int
     assistant: bool
     content: tuple[Block, ...]
+    first: int
+    last: int
 
 
 @dataclass
 class History:
-    """The conversation as the model is shown it, before `repair`."""
+    """The conversation as the model is shown it, before `repair`, and the digest of the context before it."""
 
-    pieces: list[_Piece] = field(default_factory=list["_Piece"])
+    pieces: list[Piece] = field(default_factory=list["Piece"])
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        self._joined: list[Message] = []  # of the first `_taken` pieces
+        self._taken = 0
 
     def apply(self, event: Event) -> None:
         """Take the next event."""
@@ -52,59 +73,69 @@ class History:
             case InputAdded(content=content):
                 self._add(event.seq, False, Text(content))
             case AssistantMessage(content=content):
-                self.pieces.append(_Piece(event.seq, True, content))
+                self._add(event.seq, True, *content)
             case AssistantCut(text=text) if text:
                 self._add(event.seq, True, Text(f"{text}\n\n{CUT_MARKER}"))
             case ToolFinished(call=call, text=text, outcome=outcome):
                 self._add(event.seq, False, ToolResult(call, text, outcome != "ok"))
+            case ContextPrepared(digest=digest):
+                self.digest = digest
             case ContextCut():
-                self._cut(event.body)
+                self._cut(event.seq, event.body)
+            case ContextErased(start=start, end=end):
+                self.pieces = [piece for piece in self.pieces if piece.last < start or piece.first > end]
+                self.__post_init__()
             case _:
                 pass
 
-    def _add(self, seq: int, assistant: bool, block: Block) -> None:
-        self.pieces.append(_Piece(seq, assistant, (block,)))
+    def _add(self, seq: int, assistant: bool, *content: Block) -> None:
+        self.pieces.append(Piece(seq, assistant, content, seq, seq))
 
-    def _cut(self, cut: ContextCut) -> None:
-        kept = [piece for piece in self.pieces if not cut.start <= piece.seq <= cut.end]
-        place = sum(piece.seq < cut.start for piece in kept)
-        if cut.replacement:
-            kept.insert(place, _Piece(cut.end, False, (Text(cut.replacement),)))
-        self.pieces = kept
+    def _cut(self, seq: int, cut: ContextCut) -> None:
+        end = min(cut.end, seq)
+        first = bisect_left(self.pieces, cut.start, key=_seq_of)
+        behind = bisect_right(self.pieces, end, key=_seq_of)
+        if cut.start <= end:
+            stand_in = [Piece(end, False, (Text(cut.replacement),), cut.start, seq)] if cut.replacement else []
+            self.pieces[first:behind] = stand_in
+            self.__post_init__()
 
     def messages(self) -> tuple[Message, ...]:
-        """Return the pieces as messages, neighbours of one side joined."""
-        found: list[tuple[bool, list[Block]]] = []
-        for piece in self.pieces:
-            if found and found[-1][0] == piece.assistant:
-                found[-1][1].extend(piece.content)
-            else:
-                found.append((piece.assistant, list(piece.content)))
-        return tuple(Message("assistant" if assistant else "user", tuple(blocks)) for assistant, blocks in found)
+        """Return the pieces as messages, neighbours of one side joined; those of the last call are only added to."""
+        for assistant, run in groupby(self.pieces[self._taken :], key=_side_of):
+            blocks = tuple(block for piece in run for block in piece.content)
+            role: Literal["assistant", "user"] = "assistant" if assistant else "user"
+            if self._joined and self._joined[-1].role == role:
+                blocks = self._joined.pop().content + blocks
+            self._joined.append(Message(role, blocks))
+        self._taken = len(self.pieces)
+        return tuple(self._joined)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Item:
-    """One line of what people see: `kind` is user, assistant, tool or notice; `id` is stable and unique."""
+class Item(Struct, frozen=True, kw_only=True):
+    """One line of what people see: `kind` is user, assistant, tool or notice; `id` is stable and unique in its turn.
+
+    It began with event `seq`.
+    """
 
     id: str
     kind: str
     at: int
     turn: str
+    seq: int
     text: str = ""
     thinking: str = ""
     name: str = ""
-    arguments: dict[str, object] = field(default_factory=dict[str, object])
+    arguments: dict[str, object] = {}
     outcome: str = ""
     model: str = ""
 
 
-@dataclass
-class View:
-    """The conversation as people see it."""
+class View(Struct):
+    """The conversation as people see it: a title, items in order, the turn that runs, tokens of the last model call."""
 
     title: str = ""
-    items: dict[str, Item] = field(default_factory=dict[str, Item])
+    items: dict[str, Item] = {}
     running: str = ""
     tokens: int = 0
 
@@ -112,7 +143,7 @@ class View:
         """Take the next event."""
         body = event.body
         if event.turn:
-            self.running = "" if isinstance(body, TurnEnded) else event.turn
+            self.running = "" if event.kind == "turn.ended" else event.turn
         match body:
             case SessionTitled(title=title):
                 self.title = title
@@ -123,38 +154,33 @@ class View:
             case AssistantCut(reply=reply, text=text, reason=reason) if text:
                 self._put(event, reply, "assistant", text=text, outcome=reason)
             case ToolFinished(call=call, text=text, outcome=outcome):
-                self._finish(event, call, text, outcome)
+                item = self.items.get(f"{event.turn}/{call}") or self._put(event, call, "tool")
+                self.items[f"{event.turn}/{call}"] = replace(item, text=text, outcome=outcome)
             case UsageRecorded():
                 self.tokens = body.input + body.cache_read + body.cache_write + body.output
+            case ContextErased(start=start, end=end):
+                self.items = {key: item for key, item in self.items.items() if not start <= item.seq <= end}
             case _:
-                self._notice(event)
+                if text := _notice(body):
+                    self._put(event, f"seq:{event.seq}", "notice", text=text)
 
-    def _put(self, event: Event, item: str, kind: str, *, text: str, outcome: str = "") -> None:
-        self.items[item] = Item(id=item, kind=kind, at=event.at, turn=event.turn, text=text, outcome=outcome)
+    def _put(self, event: Event, item: str, kind: str, **more: Any) -> Item:
+        made = Item(id=item, kind=kind, at=event.at, turn=event.turn, seq=event.seq, **more)
+        self.items[f"{event.turn}/{item}"] = made
+        return made
 
     def _answer(self, event: Event, body: AssistantMessage) -> None:
         thinking = "".join(block.text for block in body.content if isinstance(block, Thinking))
         text = plain_text(body.content)
         if text or thinking:
-            self._put(event, body.reply, "assistant", text=text)
-            self.items[body.reply] = replace(self.items[body.reply], thinking=thinking, model=body.model)
+            self._put(event, body.reply, "assistant", text=text, thinking=thinking, model=body.model)
         for block in body.content:
             if isinstance(block, ToolCall):
-                self._put(event, block.id, "tool", text="")
-                self.items[block.id] = replace(self.items[block.id], name=block.name, arguments=block.arguments)
-
-    def _finish(self, event: Event, call: str, text: str, outcome: str) -> None:
-        item = self.items.get(call) or Item(id=call, kind="tool", at=event.at, turn=event.turn)
-        self.items[call] = replace(item, text=text, outcome=outcome)
-
-    def _notice(self, event: Event) -> None:
-        text = _notice_text(event)
-        if text:
-            self._put(event, f"seq:{event.seq}", "notice", text=text)
+                self._put(event, block.id, "tool", name=block.name, arguments=block.arguments)
 
 
-def _notice_text(event: Event) -> str:
-    match event.body:
+def _notice(body: Body) -> str:
+    match body:
         case AssistantDiscarded(error=error, attempt=attempt):
             return f"Attempt {attempt} failed: {error}"
         case TurnEnded(outcome="failed", error=error):
@@ -164,22 +190,6 @@ def _notice_text(event: Event) -> str:
         case HookSkipped(plugin=plugin, hook=hook, error=error):
             return f"Plugin {plugin} was left out of {hook}: {error}"
         case Foreign():
-            return event.body.text
+            return body.text
         case _:
             return ""
-
-
-def history_of(events: Iterable[Event]) -> History:
-    """Return the model's history after `events`."""
-    history = History()
-    for event in events:
-        history.apply(event)
-    return history
-
-
-def view_of(events: Iterable[Event]) -> View:
-    """Return what people see after `events`."""
-    view = View()
-    for event in events:
-        view.apply(event)
-    return view

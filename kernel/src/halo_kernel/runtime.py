@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +26,7 @@ from .models import Models
 from .outbox import Courier
 from .plugins import Plugins
 from .records import Offer, Route, WorkspaceInfo
+from .scopes import Scope
 from .secrets import ensure_home
 from .sessions import Outbox, Questions, Sessions
 from .sessions.seat import Seat
@@ -41,7 +43,7 @@ from .settings import (
     load_settings,
 )
 from .sites import add_sites
-from .supervisor import Supervisor
+from .supervisor import Supervisor, end_task
 from .turns import Limits
 from .workspaces import Workspaces
 
@@ -95,6 +97,7 @@ class Kernel:
     sessions: Sessions
     routes: Sequence[tuple[str, Route]]
     accounts: Accounts
+    _blobs: Blobs
     _models: Models
     _dispatchers: Mapping[str, Dispatcher]
 
@@ -168,7 +171,8 @@ class Kernel:
         self._models = Models(hooks.collect(hookspecs.provide_models, settings=settings), settings.of(ModelSettings))
         self.data = Data(storage, self.home, self._folder)
         registry = await self.data.open_home()
-        self.sessions, outbox = Sessions(self._seat_of), Outbox(self._seat_of)
+        self._blobs = Blobs(self._folder)
+        self.sessions, outbox = Sessions(self._seat_of, self._blobs), Outbox(self._seat_of)
         self.accounts = Accounts(
             database=await self.data.open_channels(),
             clock=self.clock,
@@ -190,7 +194,7 @@ class Kernel:
             accounts=self.accounts,
             questions=Questions(self._seat_of, self.sessions.wake),
             outbox=outbox,
-            blobs=Blobs(self._folder),
+            blobs=self._blobs,
             live=Live(),
             egress=Egress(lambda: settings.of(EgressSettings).allow),
             found=self._find,
@@ -207,11 +211,17 @@ class Kernel:
         async def make_seat(info: WorkspaceInfo, database: Database, mark_busy: Callable[[], Awaitable[None]]) -> Seat:
             seat = self._seat(info, database, mark_busy)
             await self.hooks.tell(hookspecs.workspace_opened, workspace=info, host=self.host)
-            self.supervisor.spawn(f"inbox of {info.path}", seat.watch_inbox())
-            self.supervisor.keep(f"questions of {info.path}", lambda: seat.watch_questions(self.sessions.wake))
-            if self._dispatchers and not embedded:
-                courier = Courier(database, self._dispatchers, self.clock, self.hooks)
-                self.supervisor.keep(f"outbox of {info.path}", courier.run)
+            duties: dict[str, Callable[[], Awaitable[None]]] = {
+                "inbox": seat.watch_inbox,
+                "questions": partial(seat.watch_questions, self.sessions.wake),
+            }
+            if not embedded:
+                duties["blobs"] = lambda: self._blobs.sweep(info.id, database, self.clock)
+            if not embedded and self._dispatchers:
+                duties["outbox"] = Courier(database, self._dispatchers, self.clock, self.hooks).run
+            for name, work in duties.items():
+                task = self.supervisor.keep(f"{name} of {info.path}", work)
+                seat.scope.push(name, partial(end_task, task, name=name, within=5.0))
             return seat
 
         self.workspaces = Workspaces(
@@ -235,6 +245,7 @@ class Kernel:
             clock=self.clock,
             boot=self.boot,
             mask=settings.redactor,
+            scope=Scope(f"workspace {info.path}"),
             stopping=self.stopping,
             start_child=self.sessions.start_child,
             limits=Limits(
@@ -269,6 +280,7 @@ class Kernel:
     async def work(self) -> None:
         """Take up the duties of a server: recover, then run every channel and service until the end."""
         await self.recover()
+        self.supervisor.keep("workspaces", lambda: self.workspaces.watch(self.sessions.recover))
         await self.accounts.start()
         for plugin, service in await self.hooks.gather(hookspecs.provide_services, host=self.host):
             self.supervisor.keep(f"{plugin}: {service.name}", service.run)

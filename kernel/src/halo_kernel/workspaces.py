@@ -16,7 +16,10 @@ from .records import AgentSpec, WorkspaceInfo
 from .records.storable import storable_text
 from .schema import WORKSPACE
 from .sessions.seat import Seat
+from .supervisor import end_task
 
+IDLE_SECONDS = 300.0
+_LOOK_SECONDS = 60.0
 SeatMaker = Callable[[WorkspaceInfo, Database, Callable[[], Awaitable[None]]], Awaitable[Seat]]
 
 
@@ -54,8 +57,9 @@ class Workspaces:
 
     async def seat(self, workspace: str) -> Seat:
         """Return the seat of a workspace by id, opening it. Raises `NotFound`, `WorkspaceUnusable`."""
-        if workspace in self.seats:
-            return self.seats[workspace]
+        if (seat := self.seats.get(workspace)) is not None:
+            seat.used = self._clock.monotonic()
+            return seat
         row = await self._registry.read(lambda tx: tx.one("SELECT path FROM workspaces WHERE id = ?", (workspace,)))
         if row is None:
             raise NotFound(f"there is no workspace {workspace}", advice="open its folder first")
@@ -82,7 +86,10 @@ class Workspaces:
         if name is None:
             agents = [agent for agent in self.agents(workspace) if not agent.internal]
             if not agents:
-                raise NotFound("there is no agent in this workspace", advice="pip install halo-workspace, or add one")
+                raise NotFound(
+                    "there is no agent in this workspace",
+                    advice="install the agents that come with Halo: `pip install halo-workspace`",
+                )
             return agents[0]
         for source in self.sources:
             agent = source.find(workspace, name)
@@ -112,6 +119,38 @@ class Workspaces:
             except HaloError as error:
                 logger("workspaces").warning("busy mark kept", workspace=seat.workspace.path, error=error.message)
 
+    async def watch(self, recover: Callable[[str], Awaitable[object]]) -> None:
+        """Open what another process says it is busy with, so that its duties go on when it ends; close what is idle."""
+        bell = self._registry.listen("busy")
+        try:
+            while True:
+                ringing = asyncio.ensure_future(bell.wait())
+                await asyncio.wait({ringing}, timeout=_LOOK_SECONDS)
+                await end_task(ringing, name="busy bell", within=1.0)
+                for workspace in await self.busy():
+                    if workspace.id not in self.seats:
+                        await recover(workspace.id)
+                await self.close_idle()
+        finally:
+            bell.close()
+
+    async def close_idle(self) -> None:
+        """Close every workspace that nobody has used for five minutes, no session is in memory of, and owes nothing."""
+        for seat in list(self.seats.values()):
+            used = seat.used
+            if self._clock.monotonic() - used < IDLE_SECONDS:
+                continue
+            seat.doze(0)
+            if seat.sessions or await seat.database.read(_owes):
+                continue
+            if seat.used == used and not seat.sessions:  # as before
+                path = Path(seat.workspace.path)
+                del self.seats[seat.workspace.id], self._opening[path]
+                self._marked.discard(seat.workspace.id)
+                await seat.scope.close()
+                await self._clear_busy(seat.workspace.id)
+                await self._data.forget(_place(path))
+
     async def _clear_busy(self, workspace: str) -> None:
         """Delete this process's mark and those of dead ones; a living process clears its own."""
 
@@ -136,16 +175,19 @@ class Workspaces:
 
         await self._registry.write(write)
         self._marked.add(workspace)
+        self._registry.notify("busy")
 
     async def _at(self, path: Path) -> Seat:
         task = self._opening.get(path)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
             task = asyncio.get_running_loop().create_task(self._open(path))
             self._opening[path] = task
-        return await asyncio.shield(task)
+        seat = await asyncio.shield(task)
+        seat.used = self._clock.monotonic()
+        return seat
 
     async def _open(self, path: Path) -> Seat:
-        place = Place(name="halo", scope="workspace", directory=path / ".halo")
+        place = _place(path)
         database = await self._data.open_place(place, WORKSPACE)
         fresh = self._clock.new_id(64)
         name = await database.write(lambda tx: _identity(tx, fresh))
@@ -177,6 +219,10 @@ class Workspaces:
             )
 
         await self._registry.write(write)
+
+
+def _place(path: Path) -> Place:
+    return Place(name="halo", scope="workspace", directory=path / ".halo")
 
 
 def _checked(path: Path) -> Path:

@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ..records import Access, AgentSpec, Principal, Secret, SessionInfo, WorkspaceInfo
+from ..records import Access, AgentSpec, Event, Principal, Secret, SessionInfo, WorkspaceInfo
 from .blobs import Blobs
 from .channels import Accounts
 from .clock import Clock
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import msgspec
     from structlog.typing import FilteringBoundLogger
 
+    from ..folds import View
     from ..settings import SettingsField
 
 S = TypeVar("S", bound="msgspec.Struct")
@@ -137,6 +138,16 @@ class Sessions(Protocol):
         self, *, workspace: str, principal: Principal, before: int | None = None, limit: int = 50
     ) -> Sequence[SessionInfo]:
         """Return root sessions, newest first; `before` is the last row's `updated_at`."""
+
+    async def view(self, session: str, *, workspace: str, principal: Principal) -> tuple[View, str]:
+        """Return what people see of a session, and the cursor behind the last event of it. Raises `NotFound`."""
+
+    async def erase(self, session: str, *, workspace: str, principal: Principal, start: int, end: int) -> Event:
+        """Take out for good what events `start` to `end` say, whole turns of them; return the event that tells of it.
+
+        Nothing of it is in the database's files then, nor are blobs that only they named. Raises `Conflict` while the
+        session runs or sends, or another process works on it, `BadInput` for what is no range of whole turns.
+        """
 
 
 class Data(Protocol):

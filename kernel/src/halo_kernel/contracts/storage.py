@@ -100,6 +100,9 @@ class Database(Protocol):
         of the engine's own, `StorageUnavailable` when there is no copy; a file at `path` is as it was then.
         """
 
+    async def scrub(self) -> None:
+        """Return once what was deleted or overwritten is nowhere in the database's files."""
+
     async def close(self) -> None:
         """Finish what was accepted and close."""
 

@@ -1,13 +1,19 @@
 """A session's append-only journal, the only truth about it, and its live feed."""
 
 from .cursor import make_cursor, parse_cursor
+from .erase import erase
 from .feed import Feed
+from .snapshots import EVERY, folded, keep_folds
 from .store import append, journal_of, last_answer, last_end, read, read_partial, read_turn
 
 __all__ = [
+    "EVERY",
     "Feed",
     "append",
+    "erase",
+    "folded",
     "journal_of",
+    "keep_folds",
     "last_answer",
     "last_end",
     "make_cursor",

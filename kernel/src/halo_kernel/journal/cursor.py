@@ -21,5 +21,5 @@ def parse_cursor(cursor: str | None, journal: str, head: int) -> int:
     if not dot or not name or not (number.isascii() and number.isdigit()) or len(number) > 18:
         raise BadInput(f"{cursor[:80]!r} is not a cursor: it must be one that this server gave out", field="after")
     if name != journal or int(number) > head:
-        raise CursorGone("this cursor belongs to another journal", advice="start again without a cursor")
+        raise CursorGone("this cursor belongs to another journal", advice="start from the view that comes with this")
     return int(number)

@@ -10,9 +10,11 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from ..contracts import Bell, Database, Tx, Update
-from ..errors import StorageUnavailable
+from ..errors import CursorGone, StorageUnavailable
+from ..folds import View
 from ..records import AssistantCut, AssistantDiscarded, AssistantMessage, Delta, Event
 from .cursor import make_cursor, parse_cursor
+from .snapshots import folded
 from .store import journal_of, read, read_partial
 
 _PAGE = 500
@@ -134,8 +136,7 @@ class Feed:
             self._join(session, reader)
         unfinished = self._partials.get(session)
         try:
-            journal, head = await self._database.read(lambda tx: journal_of(tx, session))
-            position = _Position(journal, parse_cursor(after, journal, head))
+            position = await self._database.read(lambda tx: _start(tx, session, after))
             async for update in self._stored(session, position, unfinished, partial=live):
                 yield update
             while live:
@@ -208,6 +209,16 @@ class Feed:
                 for readers in self._readers.values():
                     for reader in readers:
                         reader.fall_behind()
+
+
+def _start(tx: Tx, session: str, after: str | None) -> _Position:
+    journal, head = journal_of(tx, session)
+    try:
+        return _Position(journal, parse_cursor(after, journal, head))
+    except CursorGone as gone:
+        gone.view, seq = folded(tx, session, View)
+        gone.cursor = make_cursor(journal, seq)
+        raise
 
 
 def _same_answer(one: Delta, other: Delta) -> bool:

@@ -58,7 +58,7 @@ def read_turn(tx: Tx, session: str, turn: str) -> list[Event]:
 
 
 def last_answer(tx: Tx, session: str, *, turn: str | None = None, after: int = 0) -> str:
-    """Return the text of the last model answer behind number `after` that has one, of `turn` if it is given, else ''."""
+    """Return the text of the last model answer behind number `after` that has one, of `turn` if given, else ''."""
     rows = tx.execute(
         "SELECT body FROM events WHERE session = ? AND kind = 'assistant.message' AND turn = coalesce(?, turn)"
         " AND seq > ? ORDER BY seq DESC LIMIT 200",

@@ -16,7 +16,7 @@ ToolOutcome = Literal["ok", "error", "denied", "interrupted", "not_run"]
 
 
 class _Body(Struct, frozen=True, kw_only=True, tag_field="kind"):
-    v: int = 1
+    v: Literal[1] = 1
 
 
 class SessionCreated(_Body, frozen=True, kw_only=True, tag="session.created"):

@@ -8,11 +8,14 @@ from contextlib import suppress
 from typing import Literal
 
 from ..access import fold_access
+from ..blobs import Blobs, referenced
 from ..contracts import Tx
 from ..errors import BadInput, NotFound, SessionClosed, StorageUnavailable
+from ..folds import View
 from ..inbox import waiting
+from ..journal import folded, journal_of, make_cursor
 from ..log import logger
-from ..records import Access, Principal, SessionInfo
+from ..records import Access, Event, Principal, SessionInfo
 from ..records.storable import storable_text
 from ..recovery import is_cut
 from . import rows
@@ -26,8 +29,9 @@ _AGAIN_SECONDS = 5.0
 class Sessions:
     """See `contracts.Sessions`. `seat_of` opens a workspace by id."""
 
-    def __init__(self, seat_of: Callable[[str], Awaitable[Seat]]) -> None:
+    def __init__(self, seat_of: Callable[[str], Awaitable[Seat]], blobs: Blobs) -> None:
         self._seat_of = seat_of
+        self._blobs = blobs
         self._opening: dict[tuple[str, str], asyncio.Task[LiveSession]] = {}
 
     async def open(
@@ -91,6 +95,28 @@ class Sessions:
         return await seat.database.read(
             lambda tx: rows.newest(tx, workspace=seat.workspace, principal=principal, before=before, limit=count)
         )
+
+    async def view(self, session: str, *, workspace: str, principal: Principal) -> tuple[View, str]:
+        """See `contracts.Sessions.view`."""
+        seat = await self._seat_of(workspace)
+
+        def look(tx: Tx) -> tuple[View, str]:
+            rows.find(tx, session, workspace=seat.workspace, principal=principal)
+            view, seq = folded(tx, session, View)
+            return view, make_cursor(journal_of(tx, session)[0], seq)
+
+        return await seat.database.read(look)
+
+    async def erase(self, session: str, *, workspace: str, principal: Principal, start: int, end: int) -> Event:
+        """See `contracts.Sessions.erase`."""
+        live = await self.open(session, workspace=workspace, principal=principal)
+        event, blobs = await live.erase(start, end, by=principal.name)
+        seat = await self._seat_of(workspace)
+        await seat.database.scrub()
+        if blobs:
+            named = await seat.database.read(referenced)
+            await self._blobs.collect(workspace, named, seat.clock.now(), erased=blobs)
+        return event
 
     async def recover(self, workspace: str) -> int:
         """Let every session of a workspace go on that a crash cut or where messages wait; return how many there are.

@@ -16,6 +16,7 @@ from ..errors import StorageUnavailable
 from ..log import logger
 from ..questions import expire
 from ..records import Access, AgentSpec, Event, SessionInfo, ToolSpec, WorkspaceInfo
+from ..scopes import Scope
 from ..supervisor import end_task
 from ..turns import Place
 
@@ -31,6 +32,7 @@ class Seat(Place):
     """Shared by the sessions of one workspace; `sessions` are those that anybody uses, one instance each."""
 
     workspace: WorkspaceInfo
+    scope: Scope
     stopping: asyncio.Event
     start_child: Callable[[SessionInfo, str, Access | None, str], Awaitable[LiveSession]]
     max_queue: int
@@ -38,6 +40,7 @@ class Seat(Place):
     spawn: Callable[[str, Coroutine[Any, Any, None]], object]
     mark_busy: Callable[[], Awaitable[None]]
     sessions: WeakValueDictionary[str, LiveSession] = field(default_factory=WeakValueDictionary[str, "LiveSession"])
+    used: float = 0.0
     _rested: dict[str, LiveSession] = field(default_factory=dict[str, "LiveSession"])
     _stamped: int = 0
 
@@ -86,7 +89,11 @@ class Seat(Place):
         """A session has nothing to do; beyond a number of them the longest idle gives back its history and lease."""
         self._rested.pop(session.info.id, None)
         self._rested[session.info.id] = session
-        for name, other in list(self._rested.items())[:-_KEPT_OPEN]:
+        self.doze(_KEPT_OPEN)
+
+    def doze(self, kept: int) -> None:
+        """Let all but the last `kept` of the sessions that rest give back their history and lease."""
+        for name, other in list(self._rested.items())[: len(self._rested) - kept]:
             if not other.running:
                 del self._rested[name]
                 other.doze()

@@ -14,16 +14,16 @@ from .. import hookspecs
 from ..access import fold_access
 from ..contracts import Lease, Tx, Update
 from ..errors import BadInput, Conflict, HaloError, LeaseHeld, LeaseLost, SessionClosed, Stopping
-from ..folds import history_of
+from ..folds import History
 from ..inbox import accept, check, result_of
-from ..journal import append, journal_of, last_answer, read
+from ..journal import EVERY, append, erase, folded, journal_of, keep_folds, last_answer
 from ..log import logger
 from ..questions import supersede
 from ..records import (
     Access,
     AgentSpec,
     Body,
-    ContextPrepared,
+    ContextErased,
     Event,
     Foreign,
     Incoming,
@@ -64,18 +64,25 @@ class LiveSession:
         self._prompts: dict[int, list[PromptHandle]] = {}
         self._yielded: list[int] = []
         self._writes: set[asyncio.Task[Any]] = set()
-        self._digest = ""
+        self._still = asyncio.Lock()  # held while turns run, or while the journal is rewritten
+        self._kept_until = EVERY
         self._hard = 0
         self._retrying = False
         self._closing: asyncio.Task[None] | None = None
         self._rests: State = "waiting" if info.state == "waiting" else "idle"
-        self.scope = Scope(f"session {info.id}")
+        self._scope: Scope | None = None
 
     @property
     def info(self) -> SessionInfo:
         """What lists show, as of the last turn, with the state as of now."""
         state: State = "closed" if self.closed else "running" if self.running else self._rests
         return replace(self._info, state=state)
+
+    @property
+    def scope(self) -> Scope:
+        """What ends when the session rests for long, or is closed."""
+        self._scope = self._scope or Scope(f"session {self._info.id}", parent=self._seat.scope)
+        return self._scope
 
     @property
     def running(self) -> bool:
@@ -212,20 +219,20 @@ class LiveSession:
 
     async def _drive(self) -> None:
         """Run turns until nothing waits that this process may run."""
-        seat = self._seat
-        while not seat.stopping.is_set():
-            self._stirred.clear()
-            desk = self._desk
-            duty = await seat.database.read(self._due)
-            if self._closing is not None or duty.is_nothing:
-                break
-            if duty.superseded:
-                await self._supersede()
-                continue
-            if not await (self._sit_down() if desk is None else self._take_turn(desk, duty)):
-                break
-            if desk is not None and not duty.more and not self._stirred.is_set():
-                break
+        async with self._still:
+            while not self._seat.stopping.is_set():
+                self._stirred.clear()
+                desk = self._desk
+                duty = await self._seat.database.read(self._due)
+                if self._closing is not None or duty.is_nothing:
+                    break
+                if duty.superseded:
+                    await self._supersede()
+                    continue
+                if not await (self._sit_down() if desk is None else self._take_turn(desk, duty)):
+                    break
+                if desk is not None and not duty.more and not self._stirred.is_set():
+                    break
         await self._settle_elsewhere()
 
     def _due(self, tx: Tx) -> Duty:
@@ -238,7 +245,7 @@ class LiveSession:
 
     async def _take_turn(self, desk: Desk, duty: Duty) -> bool:
         """Run one turn and settle its handles; false when it was landed for a shutdown."""
-        turn = self._turn = Turn(desk, duty.rows, context_digest=self._digest, resumed=duty.resumed)
+        turn = self._turn = Turn(desk, duty.rows, resumed=duty.resumed)
         if duty.stop is not None:
             turn.token.request(duty.stop)
         if any(handle.cancelled for row in self._yielded for handle in self._prompts.get(row, ())):
@@ -247,8 +254,10 @@ class LiveSession:
             result = await turn.run()
         finally:
             self._turn = None
-        self._digest = turn.context_digest
         self._rests = "waiting" if turn.paused else "idle"
+        if self._info.head >= self._kept_until:
+            self._kept_until = self._info.head + EVERY
+            self._seat.spawn(f"snapshot of {self._info.id}", self._keep_folds())
         if result is not None:
             self._finish(turn, result)
         elif not turn.paused:
@@ -279,14 +288,13 @@ class LiveSession:
             seat.database.notify("outbox")
             self.doze()
             return False
-        events = await seat.database.read(lambda tx: read(tx, info.id))
+        history, _ = await seat.database.read(lambda tx: folded(tx, info.id, History))
         await seat.hooks.tell(hookspecs.session_opened, session=self)
-        self._digest = next((e.body.digest for e in reversed(events) if isinstance(e.body, ContextPrepared)), "")
         self._desk = Desk(
             place=seat,
             session=self,
             lease=lease,
-            history=history_of(events),
+            history=history,
             tools=await seat.tools(self),
             stirred=self._stirred,
             scope=self.scope,
@@ -294,9 +302,14 @@ class LiveSession:
         )
         return True
 
+    async def _keep_folds(self) -> None:
+        self._kept_until = await keep_folds(self._seat.database, self._info.id)
+
     def told(self, event: Event) -> None:
-        """Be as lists show it after an event."""
+        """Be as lists show it after an event; only what was erased is news to the history."""
         self._info = rows.after(self._info, event)
+        if isinstance(event.body, ContextErased) and self._desk is not None:
+            self._desk.history.apply(event)
 
     def _retry_later(self) -> None:
         """Look again in a second: nothing tells us when another process dies or a disk has room."""
@@ -319,6 +332,32 @@ class LiveSession:
         await self._write(lambda tx: rows.move(tx, session, directory, at=at))
         await self._refresh()
 
+    async def erase(self, start: int, end: int, *, by: str) -> tuple[Event, set[str]]:
+        """Take out what events say; return the event that tells of it, and the blobs they named. See `journal.erase`.
+
+        Raises `LeaseHeld` when another process works on the tree.
+        """
+        return await asyncio.shield(self._track(self._erase(start, end, by)))
+
+    async def _erase(self, start: int, end: int, by: str) -> tuple[Event, set[str]]:
+        if self._still.locked():
+            raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
+        async with self._still:
+            seat, info, now = self._seat, self._info, self._seat.clock.now()
+            lease = self._lease = await seat.database.lease(f"tree:{info.root}")
+
+            def write(tx: Tx) -> tuple[tuple[Event, ...], set[str]]:
+                lease.check(tx)
+                return erase(tx, info.id, start, end, by=by, at=now)
+
+            try:
+                events, blobs = await seat.database.write(write)
+                seat.tell(events)
+            finally:
+                if self._desk is None:
+                    self.doze()
+        return events[-1], blobs
+
     # Stopping
 
     def doze(self) -> None:
@@ -327,12 +366,13 @@ class LiveSession:
         The lease is released before anything that is written later, so a message that comes now takes a new one.
         """
         self._desk = None
-        scope, self.scope = self.scope, Scope(f"session {self._info.id}")
-        self._track(self._give_back(scope))
+        self._track(self._give_back())
 
-    async def _give_back(self, scope: Scope) -> None:
+    async def _give_back(self) -> None:
         lease, self._lease = self._lease, None
-        await scope.close()
+        scope, self._scope = self._scope, None
+        if scope is not None:
+            await scope.close()
         try:
             if lease is not None and not self._seat.works_under(lease):
                 await lease.release()
@@ -402,7 +442,7 @@ class LiveSession:
                 logger("sessions").warning("closed over a run that does not end", session=self._info.id)
         self._fail_prompts(Stopping("the session was closed before this message was answered"))
         try:
-            await self._give_back(self.scope)
+            await self._give_back()
         finally:
             self._seat.left(self)
 

@@ -18,6 +18,7 @@ T = TypeVar("T")
 _REFUSED = {apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT, apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH}
 _PRAGMAS = {"integrity_check", "quick_check", "foreign_key_check", "table_info", "index_list", "index_info"}
 _WAL_LIMIT = 16 * 1024 * 1024  # bytes that a checkpointed -wal keeps on disk
+_SCRUB_MS = 100
 _OWNER = "Check the owner and the permissions of the file and its folder."
 _OTHERS = "See which process has it open; on a network file system only one can have it."
 _FAILURES: dict[type[apsw.Error], tuple[str, str]] = {
@@ -111,6 +112,14 @@ class Connection:
             raise StorageUnavailable(f"The database {self.path} stays in journal mode {found!r}; it needs {mode!r}.")
         self.command("PRAGMA synchronous=FULL")
         self.command(f"PRAGMA journal_size_limit={_WAL_LIMIT}")
+
+    def empty_wal(self) -> bool:
+        """Move all of the -wal into the file and leave nothing in it; false, soon, while somebody reads from it."""
+        self._raw.set_busy_timeout(_SCRUB_MS)
+        try:
+            return not self.command("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+        finally:
+            self._raw.set_busy_timeout(round(self._busy_seconds * 1000))
 
     @property
     def in_transaction(self) -> bool:

@@ -82,6 +82,14 @@ class SqliteDatabase:
         finally:
             copy.abandoned = True  # a cancelled caller's ends with its next step
 
+    async def scrub(self) -> None:
+        """Return once nothing that was deleted or overwritten is in the file or its -wal; the file is written anew.
+
+        `secure_delete` would not do: a page that was split keeps what went to another one.
+        """
+        await self._submit(lambda connection: [connection.command("VACUUM")], "step")
+        await self._submit(lambda connection: connection.empty_wal() or self._threads.stopping, "step")
+
     async def close(self) -> None:
         """Finish what was accepted, give leases back, close. Harmless when it is closed."""
         self._stop()

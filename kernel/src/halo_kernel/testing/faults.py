@@ -73,5 +73,8 @@ class _Faulty:
     async def backup(self, path: Path, *, progress: Callable[[int, int], object] | None = None) -> None:
         await self._inner.backup(path, progress=progress)
 
+    async def scrub(self) -> None:
+        await self._inner.scrub()
+
     async def close(self) -> None:
         await self._inner.close()

@@ -52,14 +52,11 @@ class Turn:
     `resumed` is the id of a turn that a question had paused; it goes on with the calls that have no result yet.
     """
 
-    def __init__(
-        self, desk: Desk, rows: Sequence[Waiting], *, context_digest: str = "", resumed: str | None = None
-    ) -> None:
+    def __init__(self, desk: Desk, rows: Sequence[Waiting], *, resumed: str | None = None) -> None:
         self.id = resumed or desk.place.clock.new_id(128)
         self.paused = False
         self.rows = list(rows)
         self.token = CancelToken()
-        self.context_digest = context_digest
         self._desk = desk
         self._session = desk.session.info.id
         self._resumed = resumed is not None
@@ -142,9 +139,8 @@ class Turn:
             prepare_context(desk.place.hooks, desk.session, desk.tools, access), self.token, name="prepare_context"
         )
         await run_stoppable(self._choose(), self.token, name="choice of a model")
-        if context.event.digest != self.context_digest:
+        if context.event.digest != desk.history.digest:
             await self._record([context.event])
-            self.context_digest = context.event.digest
         batch = Batch(self._desk, context.tools, turn=self.id, access=access, token=self.token)
         if self._resumed and (result := await self._catch_up(batch)) is not None:
             return result
