@@ -1,4 +1,4 @@
-"""HTTP routes over the host: workspaces, agents, sessions, messages, events."""
+"""HTTP routes over the host: workspaces, agents, sessions, messages, events, questions, deliveries."""
 
 from __future__ import annotations
 
@@ -14,8 +14,16 @@ if TYPE_CHECKING:
 @hook
 def provide_routes(host: Host) -> Iterable[Route]:
     """Provide the routes under `/api/workspaces`."""
+    from .deliveries import delivery_routes
+    from .questions import question_routes
     from .sessions import session_routes
     from .streams import stream_routes
     from .workspaces import workspace_routes
 
-    return [*workspace_routes(host), *session_routes(host), *stream_routes(host)]
+    return [
+        *workspace_routes(host),
+        *session_routes(host),
+        *stream_routes(host),
+        *question_routes(host),
+        *delivery_routes(host),
+    ]

@@ -1,14 +1,15 @@
-"""Query parameters, each checked against its rule."""
+"""Parameters of query and path, each checked against its rule."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from halo_kernel import BadInput, Exchange
+from halo_kernel import BadInput, Exchange, NotFound
 
 _CURSOR = re.compile(r"[0-9A-Za-z_-]{1,64}\.[0-9]{1,19}")
 _MILLISECONDS = re.compile(r"[0-9]{1,15}")
+_NUMBER = re.compile(r"[0-9]{1,18}")
 _MOST = 500
 
 
@@ -29,6 +30,22 @@ def before_of(query: Mapping[str, str]) -> int | None:
         return None
     if not _MILLISECONDS.fullmatch(raw):
         raise BadInput(f"before must be a time in milliseconds, digits only, not {raw!r}", field="before")
+    return int(raw)
+
+
+def flag_of(query: Mapping[str, str], name: str) -> bool:
+    """Return whether `name` is set: `true` or `1`, against `false`, `0`, or nothing. Raises `BadInput`."""
+    raw = query.get(name, "").lower()
+    if raw not in ("true", "1", "false", "0", ""):
+        raise BadInput(f"{name} must be true or false, not {raw!r}", field=name)
+    return raw in ("true", "1")
+
+
+def number_of(exchange: Exchange, name: str) -> int:
+    """Return the number in the path. Raises `NotFound` for what is none."""
+    raw = exchange.params[name]
+    if not _NUMBER.fullmatch(raw):
+        raise NotFound(f"there is no {name} {raw}")
     return int(raw)
 
 
