@@ -26,9 +26,9 @@ from hypothesis import strategies as st
 
 from halo_kernel import AssistantMessage, BlobRef, Foreign, NotFound, Place, StorageUnavailable, Text, WorkspaceUnusable
 from halo_kernel.blobs import KEPT_MS, Blobs, referenced
+from halo_kernel.locks import locked
 from halo_kernel.records import encode_body, kind_of
 from halo_kernel.schema import WORKSPACE
-from halo_kernel.secrets import locked
 from halo_kernel.sqlite import SqliteStorage
 
 NOW = time.time_ns() // 1_000_000
@@ -325,7 +325,7 @@ async def test_nothing_goes_during_a_backup(blobs: Blobs, assets: Path, tmp_path
 async def test_a_put_waits_for_a_collection(blobs: Blobs, assets: Path) -> None:
     """A value is not put while its old file is being collected, so that the new one cannot go with it."""
     ref = await blobs.put("w", b"again", media_type="x/y")
-    with locked(assets / "blobs"):
+    with locked(assets / ".blobs.lock"):
         put = asyncio.create_task(blobs.put("w", b"again", media_type="x/y"))
         done, _ = await asyncio.wait({put}, timeout=0.1)
         assert not done

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 from halo_kernel import LeaseHeld, LeaseLost, Place, StorageUnavailable
-from halo_kernel.leases import MemberLock, is_alive
 from halo_kernel.sqlite import SqliteStorage
 
 
@@ -130,24 +128,3 @@ async def test_no_lock_no_lease(tmp_path: Path) -> None:
         await database.lease("tree:1")
     assert await database.read(lambda tx: tx.one("SELECT count(*) FROM leases")) == (0,)
     await database.close()
-
-
-def test_many_probes_at_once_do_not_look_alive(tmp_path: Path) -> None:
-    """Two who probe a dead member at the same instant both see that it is dead."""
-    path = tmp_path / "dead"
-    path.touch()
-    descriptor = os.open(path, os.O_RDWR)
-    fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # the other one's probe
-    assert not is_alive(path)
-    os.close(descriptor)
-
-
-def test_a_member_is_alive_until_it_leaves(tmp_path: Path) -> None:
-    """A member's file is locked from the moment it can be found, and gone when it leaves."""
-    lock = MemberLock(tmp_path, "me")
-    assert is_alive(lock.path)
-    assert lock.path.exists()
-    lock.leave()
-    lock.leave()
-    assert not is_alive(lock.path)
-    assert list(tmp_path.iterdir()) == []

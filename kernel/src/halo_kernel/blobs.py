@@ -11,8 +11,9 @@ from pathlib import Path
 
 from .contracts import Clock, Database, Tx
 from .errors import NotFound, StorageUnavailable, WorkspaceUnusable
+from .locks import locked
 from .records import BlobRef
-from .secrets import locked, replace_file, sync_folder
+from .secrets import replace_file, sync_folder
 from .sqlite import is_own_file
 
 KEPT_MS = 24 * 3_600_000
@@ -28,7 +29,7 @@ _PLACES = {
 }
 _REFERENCE = re.compile(r"blob:([0-9a-f]{64})")
 _FILE = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{64}\..+")  # a blob, or the draft of one
-_LOCK = "blobs"  # puts and backups, in all processes, share it; a collection has it alone
+_LOCK = ".blobs.lock"  # puts and backups, in all processes, share it; a collection has it alone
 
 
 def referenced(tx: Tx) -> set[str]:
@@ -117,7 +118,7 @@ def _collect(folder: Path, named: Collection[str], oldest: int, erased: Collecti
     removed = 0
     for path in folder.iterdir():
         if path.name not in named and _FILE.fullmatch(path.name):
-            with suppress(OSError), locked(folder / _LOCK, wait=False):
+            with suppress(OSError), locked(folder / _LOCK, patience=0):
                 if path.name in erased or path.lstat().st_mtime_ns < oldest * 1_000_000:
                     path.unlink()
                     removed += 1

@@ -23,12 +23,14 @@ from typing import Any
 from packaging.requirements import Requirement
 
 from .errors import BadInput, Conflict, HaloError, NotFound
+from .locks import locked
 from .plugins import GROUP
 from .presence import is_served
-from .secrets import ensure_home, locked, write_secret
+from .secrets import ensure_home, write_secret
 from .sites import FOLDER, POINTER, find_distributions, normal_name, read_sets, site_folders
 
 TRY_SECONDS = 120.0
+_LOCK = f".{POINTER}.lock"
 _FROZEN = bool(getattr(sys, "frozen", False))
 _STAYS = "the plugins stay as they were: "
 
@@ -65,7 +67,7 @@ def roll_back(home: Path) -> Sequence[str]:
     now, former = read_sets(folder)
     if now == former:
         raise NotFound("there is no former set of plugins to go back to")
-    with locked(folder / POINTER):
+    with locked(folder / _LOCK):
         write_secret(folder / POINTER, f"{former} {now}\n")
     return [f"{name} {version}" for name, version in _versions([str(folder / str(former))]).items()]
 
@@ -143,7 +145,7 @@ def _new_set(home: Path) -> Generator[Path]:
     """Yield a copy of the set that counts, to be changed; it counts when the context ends well."""
     folder = ensure_home(home) / FOLDER
     folder.mkdir(exist_ok=True)
-    with locked(folder / POINTER):
+    with locked(folder / _LOCK):
         now, former = read_sets(folder)
         present = {int(each.name) for each in folder.iterdir() if each.name.isdecimal()}
         new = folder / str(max(now, former, *present) + 1)

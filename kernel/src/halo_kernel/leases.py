@@ -8,74 +8,20 @@ from __future__ import annotations
 
 import os
 import socket
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from .contracts import Clock, Database, Tx
 from .errors import LeaseHeld, LeaseLost, StorageUnavailable
+from .locks import is_locked, locked
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS members(
     id TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, started INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS leases(name TEXT PRIMARY KEY, member TEXT, epoch INTEGER NOT NULL);
 """
-_held: set[int] = set()  # the descriptors of this process's locks
-
-
-class MemberLock:
-    """The lock file of one member, held until `leave`. Nobody knows its name before: `join` makes it, a claim tells."""
-
-    def __init__(self, folder: Path, member: str) -> None:
-        import fcntl  # absent on Windows, where databases are opened alone and no member needs a lock
-
-        self.path = folder / member
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, folder.stat().st_mode & 0o666)
-        _held.add(self._descriptor)
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-
-    def leave(self) -> None:
-        """Remove the file and give the lock back."""
-        with suppress(OSError):
-            self.path.unlink()
-        if self._descriptor in _held:
-            _held.remove(self._descriptor)
-            os.close(self._descriptor)
-
-
-def _drop_locks() -> None:
-    """Close all in a forked child, which would keep them beyond its parent's death."""
-    while _held:
-        os.close(_held.pop())
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_drop_locks)
-
-
-def is_alive(path: Path) -> bool:
-    """Tell whether a living process holds the member's lock file; a dead one's file is removed."""
-    import fcntl
-
-    try:
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: many may look at once
-    except OSError as error:
-        return not isinstance(error, FileNotFoundError)  # locked, or not ours to look at and so not ours to judge
-    with suppress(OSError):
-        path.unlink()
-    return False
-
-
-class Member(NamedTuple):
-    """One open database of one process, as the others see it."""
-
-    id: str
-    host: str
-    pid: int
-    started: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,13 +41,8 @@ class HeldLease:
 
     async def release(self) -> None:
         """Give it back; harmless when it is lost already."""
-        await self.database.write(self._free)
-
-    def _free(self, tx: Tx) -> None:
-        tx.execute(
-            "UPDATE leases SET member = NULL WHERE name = ? AND member = ? AND epoch = ?",
-            (self.name, self.member, self.epoch),
-        )
+        free = "UPDATE leases SET member = NULL WHERE name = ? AND member = ? AND epoch = ?"
+        await self.database.write(lambda tx: tx.execute(free, (self.name, self.member, self.epoch)))
 
 
 def describe(tx: Tx, member: str) -> str:
@@ -124,62 +65,70 @@ class Leases:
         self._folder = folder
         self._clock = clock
         self._alone = alone
-        self._lock: MemberLock | None = None
-        self._member: Member | None = None
-
-    def _join(self) -> Member:
-        """Return our member, made and locked if we have none. Within writes, so that nobody leaves meanwhile."""
-        if self._member is not None:
-            return self._member
-        member = Member(self._clock.new_id(128), socket.gethostname(), os.getpid(), self._clock.now())
-        if not self._alone:
-            try:
-                self._folder.mkdir(mode=self._folder.parent.stat().st_mode & 0o777, exist_ok=True)
-                self._lock = MemberLock(self._folder, member.id)
-            except OSError as error:
-                raise StorageUnavailable(f"No lock can be held in {self._folder}: {error.strerror}.") from error
-        self._member = member
-        return member
+        self._lock = ExitStack()
+        self._member: str | None = None
 
     async def take(self, name: str) -> HeldLease:
         """Take a lease, or raise `LeaseHeld` when a living member holds it."""
         while True:
-            holder, epoch, is_ours = await self._database.write(partial(self._claim, name=name))
-            if is_ours:
-                return HeldLease(name=name, epoch=epoch, member=holder, database=self._database)
-            if not self._alone and is_alive(self._folder / holder):
-                who = await self._database.read(partial(describe, member=holder))
+            lease = await self._database.write(partial(self._claim, name=name))
+            if lease.member == self._member:
+                return lease
+            if self._is_alive(lease.member):
+                who = await self._database.read(partial(describe, member=lease.member))
                 raise LeaseHeld(f"The lease {name!r} is held by {who}.", holder=who)
-            await self._database.write(partial(forget, member=holder))
+            await self._database.write(partial(forget, member=lease.member))
+            with suppress(OSError):
+                (self._folder / lease.member).unlink()
 
-    def _claim(self, tx: Tx, name: str) -> tuple[str, int, bool]:
-        """Take the lease when it is free; return its holder and epoch, and whether that is us."""
+    def _claim(self, tx: Tx, name: str) -> HeldLease:
+        """Take the lease when it is free; return it as its holder has it."""
         member = self._join()
         holder, epoch = tx.one("SELECT member, epoch FROM leases WHERE name = ?", (name,)) or (None, 0)
-        if holder is not None:
-            return holder, epoch, holder == member.id
-        tx.execute(
-            "INSERT INTO members(id, host, pid, started) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING", member
-        )
-        tx.execute(
-            "INSERT INTO leases(name, member, epoch) VALUES (?, ?, ?)"
-            " ON CONFLICT (name) DO UPDATE SET member = excluded.member, epoch = excluded.epoch",
-            (name, member.id, epoch + 1),
-        )
-        return member.id, epoch + 1, True
+        if holder is None:
+            holder, epoch = member, epoch + 1
+            tx.execute(
+                "INSERT INTO members(id, host, pid, started) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+                (member, socket.gethostname(), os.getpid(), self._clock.now()),
+            )
+            tx.execute(
+                "INSERT INTO leases(name, member, epoch) VALUES (?, ?, ?)"
+                " ON CONFLICT (name) DO UPDATE SET member = excluded.member, epoch = excluded.epoch",
+                (name, member, epoch),
+            )
+        return HeldLease(name=name, epoch=epoch, member=holder, database=self._database)
+
+    def _join(self) -> str:
+        """Return our member, made and locked if we have none. Within writes, so that nobody leaves meanwhile."""
+        if self._member is None:
+            member = self._clock.new_id(128)
+            if not self._alone:
+                try:
+                    self._folder.mkdir(mode=self._folder.parent.stat().st_mode & 0o777, exist_ok=True)
+                    self._lock.enter_context(locked(self._folder / member))  # nobody knows it before a claim tells it
+                except OSError as error:
+                    raise StorageUnavailable(f"No lock can be held in {self._folder}: {error.strerror}.") from error
+            self._member = member
+        return self._member
+
+    def _is_alive(self, member: str) -> bool:
+        try:
+            return not self._alone and is_locked(self._folder / member)
+        except OSError as error:
+            return not isinstance(error, FileNotFoundError)  # not ours to look at, and so not ours to judge
 
     def are_free(self, tx: Tx) -> bool:
         """Tell whether we hold none."""
-        member = self._member
-        return member is None or tx.one("SELECT 1 FROM leases WHERE member = ?", (member.id,)) is None
+        return tx.one("SELECT 1 FROM leases WHERE member = ?", (self._member,)) is None
 
     def resign(self, tx: Tx) -> None:
         """Free what we hold, as the last write."""
         if self._member is not None:
-            forget(tx, self._member.id)
+            forget(tx, self._member)
 
     def leave(self) -> None:
         """Give the lock back, once the database is closed. Whoever takes a lease later is a new member."""
-        if self._lock is not None:
-            self._lock.leave()
-        self._lock = self._member = None
+        with suppress(OSError), self._lock:
+            if self._member is not None:
+                (self._folder / self._member).unlink()
+        self._member = None

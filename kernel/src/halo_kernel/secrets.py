@@ -92,20 +92,6 @@ def private(path: str, flags: int) -> int:
     return os.open(path, flags, PRIVATE_FILE)
 
 
-@contextmanager
-def locked(path: Path, *, shared: bool = False, wait: bool = True) -> Generator[None]:
-    """Keep others, but those who share it too, out of `path` while it is used; a lock file beside it stays.
-
-    Without `wait`, raises `BlockingIOError` when somebody else has it.
-    """
-    with open(path.with_name(f".{path.name}.lock"), "a", opener=private) as file:
-        with suppress(ImportError):  # Windows
-            import fcntl
-
-            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
-        yield
-
-
 def read_variable(env: Mapping[str, str], name: str) -> str | None:
     """Return the variable `name`, or the contents of the file that `<name>_FILE` names; None when both are empty.
 

@@ -12,10 +12,11 @@ from typing import TypeVar, cast
 from msgspec import Struct
 
 from ..errors import BadFile, BadInput, Conflict, NotFound
+from ..locks import locked
 from ..log import logger
 from ..manifests import suggest
 from ..records import Secret, Section, WorkspaceInfo
-from ..secrets import Redactor, ensure_home, locked, write_secret
+from ..secrets import Redactor, ensure_home, write_secret
 from .document import Keys, SettingsFile
 from .sections import KERNEL_SECTIONS, SecretSettings
 from .values import REFERENCE, Env, Finding, Reading, Sections, SettingsField, secret_texts
@@ -23,6 +24,7 @@ from .vault import forget, keep, resolve
 
 S = TypeVar("S", bound=Struct)
 FILE = "settings.yaml"
+LOCK = f".{FILE}.lock"
 
 
 class LoadedSettings:
@@ -91,7 +93,7 @@ class LoadedSettings:
         """See `contracts.Settings.write`. Comments and unknown keys stay; what is refused leaves the file as it was."""
         ensure_home(self.home)
         path, base = self._path(workspace), None if workspace is None else self.at()
-        with self._lock, locked(self._file):
+        with self._lock, locked(self.home / "secrets" / LOCK):
             file = SettingsFile.read(path, is_strange=base is not None)
             if revision is not None and revision != file.revision:
                 raise Conflict("the settings were changed meanwhile", advice="read them again, then repeat the change")
