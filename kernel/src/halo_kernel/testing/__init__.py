@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from .blocking import LIMIT as LIMIT
     from .blocking import Block as Block
     from .blocking import LoopWatch as LoopWatch
+    from .channel_contract import ChannelContract as ChannelContract
+    from .channel_contract import Platform as Platform
+    from .channel_contract import Posted as Posted
     from .clock import VirtualClock as VirtualClock
     from .crashes import CrashingStorage as CrashingStorage
     from .crashes import CrashPoint as CrashPoint
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "anthropic_server": ("ScriptedAnthropic",),
     "blocking": ("LIMIT", "Block", "LoopWatch"),
+    "channel_contract": ("ChannelContract", "Platform", "Posted"),
     "clock": ("VirtualClock",),
     "crashes": ("CrashPoint", "CrashPoints", "CrashingStorage"),
     "dispatcher_contract": ("DispatcherContract",),

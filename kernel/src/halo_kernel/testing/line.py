@@ -1,7 +1,8 @@
 """A channel for tests, with a platform of its own: one JSON object a line over TCP, in both directions.
 
-A client sends `{"id": …, "chat": …, "user": …, "text": …}` and gets `{"ack": id}` once the message is durable, or
-`{"nack": id, "error": …}`; what is delivered to a chat comes as `{"part": key, "chat": …, "text": …}` to every client.
+A client sends `{"id": …, "chat": …, "user": …, "text": …}`, in a thread with `"thread": …`. It gets `{"ack": id}` once
+the message is durable, `{"nack": id, "error": …}`, or `{"refused": id}` when its user is not allowed. What is delivered
+comes as `{"part": key, "chat": …, "thread": …, "text": …}` to every client.
 """
 
 from __future__ import annotations
@@ -46,6 +47,13 @@ class LineChannel:
     async def run(self, account: Account, door: Door) -> None:
         """Listen on a free port of this machine until cancelled."""
 
+        serving: set[asyncio.Task[None]] = set()
+
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.create_task(serve(reader, writer))
+            serving.add(task)
+            task.add_done_callback(serving.discard)
+
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             self._clients.add(writer)
             try:
@@ -56,7 +64,7 @@ class LineChannel:
                 self._clients.discard(writer)
                 writer.close()
 
-        server = await asyncio.start_server(serve, "127.0.0.1", self.port)
+        server = await asyncio.start_server(accept, "127.0.0.1", self.port)
         self.port = int(server.sockets[0].getsockname()[1])
         door.heard()
         self.ready.set()
@@ -65,8 +73,9 @@ class LineChannel:
         finally:
             self.ready.clear()
             server.close()
-            for client in list(self._clients):
-                client.close()
+            for task in serving:
+                task.cancel()
+            await asyncio.gather(*serving, return_exceptions=True)
 
     async def _taken(self, door: Door, line: bytes) -> bytes:
         """Take one line in and return what its sender is told."""
@@ -87,8 +96,10 @@ class LineChannel:
         if not self._clients:
             raise DeliveryFailed("nobody is connected", retry_after=0.1)
         if part.key not in self._sent:
+            _, _, chat, *thread = part.target.split(":")
+            told = {"part": part.key, "chat": chat, "thread": ":".join(thread), "text": part.text}
             for client in self._clients:
-                client.write(_line({"part": part.key, "chat": part.target.split(":")[2], "text": part.text}))
+                client.write(_line(told))
             self._sent.add(part.key)
         return part.key
 
