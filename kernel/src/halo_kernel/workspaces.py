@@ -141,7 +141,7 @@ class Workspaces:
             if self._clock.monotonic() - used < IDLE_SECONDS:
                 continue
             seat.doze(0)
-            if seat.sessions or await seat.database.read(_owes):
+            if len(seat.sessions) or await seat.database.read(_owes):
                 continue
             if seat.used == used and not seat.sessions:  # as before
                 path = Path(seat.workspace.path)

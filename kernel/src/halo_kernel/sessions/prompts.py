@@ -23,6 +23,11 @@ class PromptHandle:
         self._cancelling: asyncio.Task[None] | None = None
 
     @property
+    def row(self) -> int:
+        """The message's inbox row, once it is durable, else 0."""
+        return self.receipt.row if self.receipt is not None else 0
+
+    @property
     def receipt(self) -> Receipt | None:
         """The receipt, once the message is durable."""
         done = self.accepted.done() and not self.accepted.cancelled() and self.accepted.exception() is None

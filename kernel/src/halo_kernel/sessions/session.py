@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from .. import hookspecs
 from ..access import fold_access
 from ..contracts import Lease, Tx, Update
-from ..errors import BadInput, Conflict, HaloError, LeaseHeld, LeaseLost, SessionClosed, Stopping
+from ..errors import BadInput, Conflict, HaloError, LeaseHeld, SessionClosed, Stopping
 from ..folds import History
 from ..inbox import accept, check, result_of
 from ..journal import EVERY, append, erase, folded, journal_of, keep_folds, last_answer
@@ -31,7 +31,6 @@ from ..records import (
     Receipt,
     SessionInfo,
     State,
-    TurnResult,
     is_foreign,
 )
 from ..recovery import recover_tree, withdraw_message
@@ -61,8 +60,7 @@ class LiveSession:
         self._driver: asyncio.Task[None] | None = None
         self._turn: Turn | None = None
         self._stirred = asyncio.Event()
-        self._prompts: dict[int, list[PromptHandle]] = {}
-        self._yielded: list[int] = []
+        self._prompts: set[PromptHandle] = set()
         self._writes: set[asyncio.Task[Any]] = set()
         self._still = asyncio.Lock()  # held while turns run, or while the journal is rewritten
         self._kept_until = EVERY
@@ -116,6 +114,8 @@ class LiveSession:
         """See `contracts.Session.prompt`."""
         self._check_open()
         handle = PromptHandle(self._cancel_prompt)
+        self._prompts.add(handle)
+        handle.result.add_done_callback(lambda _: self._prompts.discard(handle))
         self._track(self._write_prompt(message, handle))
         return handle
 
@@ -138,7 +138,6 @@ class LiveSession:
             handle.fail(error)
             return
         handle.accept(receipt)
-        self._prompts.setdefault(receipt.row, []).append(handle)
         if handle.cancelled:
             await self._cancel_prompt(handle)
         elif fresh:
@@ -147,6 +146,7 @@ class LiveSession:
             self.stir()  # the message came before: the driver looks how it was answered
 
     async def _cancel_prompt(self, handle: PromptHandle) -> None:
+        """Withdraw a message, or stop the turn that answers it, with those that gave way to that turn."""
         receipt = handle.receipt
         if receipt is None:
             return
@@ -158,8 +158,7 @@ class LiveSession:
             withdrawn = False
         if withdrawn:
             self._seat.database.notify("outbox")
-            self._settle_rows([row], TurnResult(session=session, turn="", outcome="cancelled"))
-        elif self._turn is not None and row in {*self._yielded, *self._turn.numbers}:
+        elif self._turn is not None and row <= max(self._turn.numbers):
             self._turn.token.request("cancelled")
         self.stir()
 
@@ -209,8 +208,6 @@ class LiveSession:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger("sessions").error("session stopped running", session=self._info.id, error=repr(error))
             self._desk = None
-            if not isinstance(error, LeaseLost):  # then another process answers, and handles follow the message
-                self._fail_prompts(error)
             self._retry_later()
         elif self._stirred.is_set():
             self.wake()
@@ -233,7 +230,9 @@ class LiveSession:
                     break
                 if desk is not None and not duty.more and not self._stirred.is_set():
                     break
-        await self._settle_elsewhere()
+        await self._settle()
+        if any(handle.row for handle in self._prompts):  # another process answers
+            self._retry_later()
 
     def _due(self, tx: Tx) -> Duty:
         return find_duty(tx, self._info, seated=self._desk is not None, boot=self._seat.boot)
@@ -248,7 +247,7 @@ class LiveSession:
         turn = self._turn = Turn(desk, duty.rows, resumed=duty.resumed)
         if duty.stop is not None:
             turn.token.request(duty.stop)
-        if any(handle.cancelled for row in self._yielded for handle in self._prompts.get(row, ())):
+        if any(handle.cancelled and handle.row <= max(turn.numbers) for handle in self._prompts):
             turn.token.request("cancelled")
         try:
             result = await turn.run()
@@ -258,18 +257,10 @@ class LiveSession:
         if self._info.head >= self._kept_until:
             self._kept_until = self._info.head + EVERY
             self._seat.spawn(f"snapshot of {self._info.id}", self._keep_folds())
-        if result is not None:
-            self._finish(turn, result)
-        elif not turn.paused:
+        if result is None and not turn.paused:
             self._stirred.set()  # a row was settled under its hands: look again
+        await self._settle()
         return not (turn.token.requested and turn.token.reason == "landed")
-
-    def _finish(self, turn: Turn, result: TurnResult) -> None:
-        """Settle the handles of a turn's rows; those of a turn that gave way are settled by the next one."""
-        self._yielded += turn.numbers
-        if result.outcome != "yielded":
-            rows, self._yielded = self._yielded, []
-            self._settle_rows(rows, result)
 
     async def _sit_down(self) -> bool:
         """Take the tree's lease, mend what a crash cut, and load the history. False: held elsewhere, or parked."""
@@ -448,28 +439,18 @@ class LiveSession:
 
     # Handles
 
-    def _settle_rows(self, rows: Sequence[int], result: TurnResult) -> None:
-        for row in rows:
-            for handle in self._prompts.pop(row, []):
+    async def _settle(self) -> None:
+        """Settle the handles whose messages have been answered, here or by another process."""
+        rows_of = {handle.row for handle in self._prompts} - {0}
+        if not rows_of:
+            return
+        found = await self._seat.database.read(lambda tx: {row: result_of(tx, row) for row in rows_of})
+        for handle in list(self._prompts):
+            if (result := found.get(handle.row)) is not None:
                 handle.settle(result)
 
-    async def _settle_elsewhere(self) -> None:
-        """Settle the handles of messages that another process consumed, as far as it has answered them."""
-        rows = list(self._prompts)
-        if not rows:
-            return
-        results = await self._seat.database.read(lambda tx: [result_of(tx, row) for row in rows])
-        for row, result in zip(rows, results, strict=True):
-            if result is not None:
-                self._settle_rows([row], result)
-        if self._prompts:
-            self._retry_later()
-
     def _fail_prompts(self, error: BaseException) -> None:
-        handles = [handle for found in self._prompts.values() for handle in found]
-        self._prompts.clear()
-        self._yielded.clear()
-        for handle in handles:
+        for handle in list(self._prompts):
             handle.fail(error)
 
     # Reading and plugins' events
