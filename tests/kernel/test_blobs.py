@@ -24,12 +24,24 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from halo_kernel import AssistantMessage, BlobRef, Foreign, NotFound, Place, StorageUnavailable, Text, WorkspaceUnusable
-from halo_kernel.blobs import KEPT_MS, Blobs, referenced
+from halo_kernel import (
+    AssistantMessage,
+    BlobRef,
+    Foreign,
+    Kernel,
+    NotFound,
+    Place,
+    StorageUnavailable,
+    Text,
+    Tx,
+    WorkspaceUnusable,
+)
+from halo_kernel.blobs import _PLACES, KEPT_MS, Blobs, referenced
 from halo_kernel.locks import locked
 from halo_kernel.records import encode_body, kind_of
 from halo_kernel.schema import WORKSPACE
 from halo_kernel.sqlite import SqliteStorage
+from halo_kernel.testing import until
 
 NOW = time.time_ns() // 1_000_000
 DAY = KEPT_MS
@@ -384,3 +396,64 @@ async def test_references_are_found_wherever_they_stand(
         found = await database.read(referenced)
         await database.close()
     assert found == set().union(*(hashes for _, hashes in journal), waiting)
+
+
+# Columns of text that no blob can be named in: ids, kinds, states, names and what others derive from.
+ELSEWHERE = {
+    "sessions": {"*"},
+    "events": {"session", "kind", "turn"},
+    "partials": {"session", "turn", "reply"},
+    "inbox": {"session", "key", "mode", "access", "principal", "principal_kind", "route", "cause", "state", "turn"},
+    "outbox": {"key", "dispatcher", "target", "debt", "reason", "session"},
+    "parts": {"state", "sent_id", "error"},
+    "plugin_state": {"session", "plugin"},
+    "questions": {"session", "turn", "asker", "call", "tool", "options", "access", "state", "answered_by"},
+    "snapshots": {"*"},
+    "runs": {"*"},
+    "chats": {"*"},
+    "meta": {"*"},
+}
+
+
+async def test_every_column_of_text_is_looked_at_or_is_known_to_name_none(tmp_path: Path) -> None:
+    """Whoever adds a column of text to a workspace's tables decides whether a blob may be named there."""
+    database = await SqliteStorage().open(Place(name="halo", scope="workspace", directory=tmp_path), WORKSPACE)
+
+    def columns(tx: Tx) -> dict[str, set[str]]:
+        names = [name for (name,) in tx.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        found = {name: list(tx.execute(f"PRAGMA table_info({name})")) for name in names}
+        return {name: {row[1] for row in rows if row[2] == "TEXT"} for name, rows in found.items()}
+
+    unknown = {
+        f"{table}.{column}"
+        for table, found in (await database.read(columns)).items()
+        if not table.startswith(("sqlite_", "lease", "member", "schema", "halo_"))
+        for column in found - ELSEWHERE.get(table, set())
+        if "*" not in ELSEWHERE.get(table, set()) and column not in _PLACES.get(table, "").split(" || ")
+    }
+    await database.close()
+    assert unknown == set()
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+async def test_a_server_collects_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedded: bool) -> None:
+    """A blob of yesterday that no row names goes, one that a row names stays; a kernel for one command collects none."""
+    monkeypatch.setattr("halo_kernel.blobs.SOON_SECONDS", 0.05)
+    kernel = await Kernel.start(tmp_path / "home", embedded=embedded, discover=False, env={})
+    folder = tmp_path / "w"
+    folder.mkdir()
+    workspace = await kernel.host.workspaces.open(folder)
+    assets = folder / ".halo" / "assets"
+    named, nameless = [await kernel.host.blobs.put(workspace.id, each, media_type="x/y") for each in (b"1", b"2")]
+    age(assets, named, 2 * DAY)
+    age(assets, nameless, 2 * DAY)
+    partial = "INSERT INTO partials(session, turn, reply, text) VALUES ('s', 't', 'r', ?)"
+    database = kernel.workspaces.seats[workspace.id].database
+    await database.write(lambda tx: tx.execute(partial, (named.uri,)))
+    if embedded:
+        await asyncio.sleep(0.2)
+        assert names(assets) == {named.sha256, nameless.sha256}
+    else:
+        await until(lambda: nameless.sha256 not in names(assets))
+        assert names(assets) == {named.sha256}
+    await kernel.close()

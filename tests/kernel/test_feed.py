@@ -26,7 +26,6 @@ from halo_kernel import (
     View,
     plain_text,
 )
-from halo_kernel.folds import history_of, view_of
 from halo_kernel.testing import Calls, Fail, NoteTool, Pieces, ScriptedModel, Step, VirtualClock, running_kernel
 
 scripts = st.lists(
@@ -77,6 +76,20 @@ class Follower:
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
         await self._source.aclose()
+
+
+def history_of(events: list[Event]) -> History:
+    history = History()
+    for event in events:
+        history.apply(event)
+    return history
+
+
+def view_of(events: list[Event]) -> View:
+    view = View()
+    for event in events:
+        view.apply(event)
+    return view
 
 
 def check(follower: Follower, journal: list[Event]) -> None:

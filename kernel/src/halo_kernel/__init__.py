@@ -17,15 +17,19 @@ if TYPE_CHECKING:
     from .contracts import *  # noqa: F403
     from .errors import *  # noqa: F403
     from .folds import History as History
+    from .folds import Item as Item
     from .folds import View as View
     from .hookspecs import hook as hook
+    from .locks import locked as locked
     from .plugins import Plugin as Plugin
+    from .plugins import Plugins as Plugins
     from .presence import is_served as is_served
     from .presence import read_presence as read_presence
     from .records import *  # noqa: F403
     from .repair import repair_history as repair_history
     from .runtime import Kernel as Kernel
     from .secrets import ensure_home as ensure_home
+    from .secrets import write_secret as write_secret
     from .settings import AgentSettings as AgentSettings
     from .settings import EgressSettings as EgressSettings
     from .settings import LimitSettings as LimitSettings
@@ -36,8 +40,11 @@ if TYPE_CHECKING:
     from .settings import SessionSettings as SessionSettings
     from .settings import SettingsField as SettingsField
     from .settings import load_kernel_settings as load_kernel_settings
+    from .sites import add_sites as add_sites
     from .sites import default_home as default_home
+    from .sites import read_sets as read_sets
     from .sqlite import is_own_file as is_own_file
+    from .testing.checks import judge as judge
 
 __version__ = "0.1.0"
 
@@ -46,13 +53,14 @@ _HOMES = {
     "client": ("Client", "connect", "find_server"),
     "clock": ("SystemClock",),
     "command": ("wanted_plugins",),
-    "folds": ("History", "View"),
+    "folds": ("History", "Item", "View"),
     "hookspecs": ("hook",),
-    "plugins": ("Plugin",),
+    "locks": ("locked",),
+    "plugins": ("Plugin", "Plugins"),
     "presence": ("is_served", "read_presence"),
     "repair": ("repair_history",),
     "runtime": ("Kernel",),
-    "secrets": ("ensure_home",),
+    "secrets": ("ensure_home", "write_secret"),
     "settings": (
         "AgentSettings",
         "EgressSettings",
@@ -65,8 +73,9 @@ _HOMES = {
         "SettingsField",
         "load_kernel_settings",
     ),
-    "sites": ("default_home",),
+    "sites": ("add_sites", "default_home", "read_sets"),
     "sqlite": ("is_own_file",),
+    "testing.checks": ("judge",),
 }
 
 

@@ -17,6 +17,7 @@ from .secrets import replace_file, sync_folder
 from .sqlite import is_own_file
 
 KEPT_MS = 24 * 3_600_000
+SOON_SECONDS = 60.0
 SWEEP_SECONDS = 3600.0
 _PLACES = {
     "events": "body",
@@ -77,10 +78,11 @@ class Blobs:
         return await asyncio.to_thread(_collect, self._folder(workspace), named, now - KEPT_MS, erased)
 
     async def sweep(self, workspace: str, database: Database, clock: Clock) -> None:
-        """Collect every hour, for as long as this runs."""
+        """Collect a minute from now and then every hour, for as long as this runs."""
+        await asyncio.sleep(SOON_SECONDS)
         while True:
-            await asyncio.sleep(SWEEP_SECONDS)
             await self.collect(workspace, await database.read(referenced), clock.now())
+            await asyncio.sleep(SWEEP_SECONDS)
 
     def _folder(self, workspace: str) -> Path:
         """Return the folder of a workspace's blobs, made if need be; a link could lead out of the workspace."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 def provide_routes(host: Host) -> Iterable[Route]:
     """Provide the routes under `/api/workspaces`."""
     from .deliveries import delivery_routes
+    from .erase import erase_routes
     from .questions import question_routes
     from .sessions import session_routes
     from .streams import stream_routes
@@ -24,6 +25,7 @@ def provide_routes(host: Host) -> Iterable[Route]:
         *workspace_routes(host),
         *session_routes(host),
         *stream_routes(host),
+        *erase_routes(host),
         *question_routes(host),
         *delivery_routes(host),
     ]

@@ -13,7 +13,6 @@ from msgspec import Meta, Struct
 
 from halo_kernel import (
     BadInput,
-    Clock,
     Exchange,
     Host,
     Incoming,
@@ -26,7 +25,6 @@ from halo_kernel import (
     Stream,
     TurnEnded,
     Update,
-    View,
 )
 
 from .frames import Frame, Frames, own_key, server_events
@@ -137,19 +135,16 @@ async def answer(session: Session, receipt: Receipt, *, waits: bool) -> AsyncIte
                 return
 
 
-async def rests(session: Session, clock: Clock) -> bool:
+async def rests(host: Host, session: Session, principal: Principal) -> bool:
     """Tell whether no turn runs or is about to; a session that is just coming to rest is waited for, a moment."""
     for _ in range(_SETTLING):
-        if session.info.state != "running":
+        info = session.info
+        if info.state != "running":
             return True
-        view = View()
-        async with aclosing(session.events()) as updates:
-            async for update in updates:
-                if update.event is not None:
-                    view.apply(update.event)
+        view, _ = await host.sessions.view(info.id, workspace=info.workspace, principal=principal)
         if view.running:
             return False
-        await clock.sleep(0.05)
+        await host.clock.sleep(0.05)
     return False
 
 
@@ -187,7 +182,7 @@ class _Chat:
         after = cursor_of(exchange)
         session = await self._session(exchange, query_of(exchange, "workspace"), query_of(exchange, "session"))
         more = await has_more(session, after)
-        running = not await rests(session, self.host.clock)
+        running = not await rests(self.host, session, exchange.principal)
         return Stream(events=follow(session, after, running=running, more=more))
 
     async def stop(self, exchange: Exchange) -> Stopped:

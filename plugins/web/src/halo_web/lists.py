@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from msgspec import Struct
 
-from halo_kernel import (
-    BadInput,
-    Exchange,
-    Host,
-    Reply,
-    Route,
-    Session,
-    SessionInfo,
-    View,
-    WorkspaceInfo,
-    WorkspaceUnusable,
-)
+from halo_kernel import BadInput, Exchange, Host, Item, Reply, Route, SessionInfo, WorkspaceInfo, WorkspaceUnusable
 
 from .chat import query_of
 
@@ -77,7 +65,7 @@ class NewSession(Struct, frozen=True, kw_only=True, rename="camel"):
 class History(Struct, frozen=True, kw_only=True, rename="camel"):
     """What people see of a session so far; `cursor` is where to subscribe from."""
 
-    messages: Sequence[dict[str, object]]
+    messages: Sequence[Item]
     session_id: str | None = None
     running: bool = False
     title: str = ""
@@ -90,23 +78,6 @@ def milliseconds_of(exchange: Exchange, name: str) -> int | None:
     if raw is not None and not _MILLISECONDS.fullmatch(raw):
         raise BadInput(f"{name} must be a time in milliseconds, digits only, not {raw[:80]!r}", field=name)
     return None if raw is None else int(raw)
-
-
-async def history_of(session: Session, since: int) -> History:
-    """Return what people see of a session, without what came before `since` (UTC milliseconds)."""
-    view, cursor = View(), None
-    async with aclosing(session.events()) as updates:
-        async for update in updates:
-            if update.event is not None:
-                view.apply(update.event)
-                cursor = update.cursor
-    return History(
-        messages=[asdict(item) for item in view.items.values() if item.at >= since],
-        session_id=session.info.id,
-        running=bool(view.running),
-        title=view.title,
-        cursor=cursor,
-    )
 
 
 @dataclass(frozen=True)
@@ -153,10 +124,15 @@ class _Lists:
         workspace = query_of(exchange, "workspace")
         if not exchange.query.get("session"):
             return History(messages=[])
-        session = await self.host.sessions.open(
-            exchange.query["session"], workspace=workspace, principal=exchange.principal
+        session = exchange.query["session"]
+        view, cursor = await self.host.sessions.view(session, workspace=workspace, principal=exchange.principal)
+        return History(
+            messages=[item for item in view.items.values() if item.at >= since],
+            session_id=session,
+            running=bool(view.running),
+            title=view.title,
+            cursor=cursor,
         )
-        return await history_of(session, since)
 
 
 def list_routes(host: Host) -> list[Route]:
