@@ -94,6 +94,8 @@ async def read_error(response: aiohttp.ClientResponse) -> bytes:
 
 async def drain(response: aiohttp.ClientResponse) -> None:
     """Read what follows the end of an answer, which is nothing, so that the connection can be used again."""
+    if response.content.at_eof():
+        return
     reading = asyncio.ensure_future(response.content.readany())
     await asyncio.wait({reading}, timeout=_DRAIN_SECONDS)
     if reading.done() and not reading.cancelled():
