@@ -14,6 +14,7 @@ from ..contracts import Clock, ModelProvider
 from ..errors import ModelError
 from ..records import Block, Chunk, ModelRequest, Stop, Text, TextDelta, Thinking, ThinkingDelta, ToolCall, Usage
 from ..records.storable import storable, storable_text
+from ..secrets import MaskedStream, Redactor
 from ..supervisor import contained, end_task
 
 _SLOW = {"throttle", "server"}
@@ -28,11 +29,13 @@ _ending: dict[asyncio.Task[None], ModelProvider] = {}  # streams that have given
 
 @dataclass
 class Attempt:
-    """What one attempt has streamed so far."""
+    """What one attempt has streamed so far, without secrets; `said` and `thought` hold back what may begin one."""
 
     reply: str
     model: str
     number: int
+    said: MaskedStream
+    thought: MaskedStream
     text: str = ""
     thinking: str = ""
     signature: str | None = None
@@ -67,6 +70,7 @@ async def call_model(
     idle_timeout: float,
     max_attempts: int,
     others: bool,
+    mask: Redactor,
     on_delta: OnDelta,
     on_failure: OnFailure,
 ) -> Answer:
@@ -81,7 +85,8 @@ async def call_model(
     number = 0
     while True:
         number += 1
-        attempt = Attempt(reply=clock.new_id(64), model=model, number=number, started=clock.monotonic())
+        reply, said, thought = clock.new_id(64), mask.stream(), mask.stream()
+        attempt = Attempt(reply, model, number, said, thought, started=clock.monotonic())
         try:
             await _stream(provider, request, attempt, clock, idle_timeout, on_delta)
             return _answer(attempt, clock)
@@ -187,22 +192,29 @@ def _checked(chunk: object) -> Chunk:
 
 def _take(attempt: Attempt, chunk: object, on_delta: OnDelta) -> None:
     match _checked(chunk):
-        case TextDelta(text=""):
-            pass
         case TextDelta(text=text):
-            on_delta(attempt, text, False)
-            attempt.text += text
+            _show(attempt, attempt.said.feed(text), on_delta, thinking=False)
         case ThinkingDelta(text=text, signature=signature):
-            if text:
-                on_delta(attempt, text, True)
-            attempt.thinking += text
+            _show(attempt, attempt.thought.feed(text), on_delta, thinking=True)
             attempt.signature = signature or attempt.signature
         case ToolCall() as call:
             attempt.calls.append(call)
         case Usage() as usage:
             attempt.usage = usage
         case Stop() as stop:
+            _show(attempt, attempt.thought.end(), on_delta, thinking=True)
+            _show(attempt, attempt.said.end(), on_delta, thinking=False)
             attempt.stop = stop
+
+
+def _show(attempt: Attempt, text: str, on_delta: OnDelta, *, thinking: bool) -> None:
+    if not text:
+        return
+    on_delta(attempt, text, thinking)
+    if thinking:
+        attempt.thinking += text
+    else:
+        attempt.text += text
 
 
 def _answer(attempt: Attempt, clock: Clock) -> Answer:

@@ -155,6 +155,7 @@ async def ask_models(
                 idle_timeout=limits.idle_timeout,
                 max_attempts=limits.max_attempts,
                 others=len(line) > 1,
+                mask=place.mask,
                 on_delta=on_delta,
                 on_failure=on_failure,
             )

@@ -13,6 +13,7 @@ from ..journal import Feed
 from ..models import Models
 from ..records import Event
 from ..scopes import Scope
+from ..secrets import Redactor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,7 @@ class Place:
     clock: Clock
     boot: str
     limits: Limits
-    mask: Callable[[str], str]
+    mask: Redactor
 
 
 @dataclass(frozen=True, kw_only=True)
