@@ -58,6 +58,7 @@ def ready(vendor: Vendor, name: str, reason: str, *, rank: int = KEYED, context:
         context_window=context or model.context_window or manifest.context_window,
         max_tokens=model.max_output_tokens,
         label=model.display_name or name,
+        credential=vendor.key.source if vendor.key else "",
     )
 
 
