@@ -437,7 +437,7 @@ async def test_every_column_of_text_is_looked_at_or_is_known_to_name_none(tmp_pa
 
 @pytest.mark.parametrize("embedded", [True, False])
 async def test_a_server_collects_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedded: bool) -> None:
-    """A blob of yesterday that no row names goes, one that a row names stays; a kernel for one command collects none."""
+    """A blob of yesterday that no row names goes, a named one stays; a kernel for one command collects none."""
     monkeypatch.setattr("halo_kernel.blobs.SOON_SECONDS", 0.05)
     kernel = await Kernel.start(tmp_path / "home", embedded=embedded, discover=False, env={})
     folder = tmp_path / "w"

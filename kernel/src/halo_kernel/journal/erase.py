@@ -37,27 +37,26 @@ def erase(tx: Tx, session: str, start: int, end: int, *, by: str, at: int) -> tu
     """
     _check(tx, session, start, end)
     rows = tx.execute(
-        "SELECT seq, kind, turn, body FROM events"
-        " WHERE session = ? AND seq >= ? AND (seq <= ? OR kind = 'context.cut')",
+        "SELECT seq, at, kind, body FROM events WHERE session = ? AND seq >= ? AND (seq <= ? OR kind = 'context.cut')",
         (session, start, end),
     )
     blobs: set[str] = set()
-    turns: set[str] = set()
     answers: set[str] = set()
+    ends: set[str] = set()
     titled = False
-    for seq, kind, turn, raw in rows:
+    for seq, then, kind, raw in rows:
         body = decode_body(kind, raw)
         if seq <= end or (isinstance(body, ContextCut) and body.start <= end):
             blobs |= named_in(raw)
-            turns.add(turn)
-            answers.add(plain_text(body.content) if isinstance(body, AssistantMessage) else "")
+            answers |= {plain_text(body.content)} if isinstance(body, AssistantMessage) else set()
+            ends |= {str(then)} if isinstance(body, TurnEnded) else set()
             titled = titled or isinstance(body, SessionTitled | SessionCreated)
             _blank(tx, session, body)
             tx.execute(
                 "UPDATE events SET body = ? WHERE session = ? AND seq = ?",
                 (encode_body(_wordless(body, by, at)), session, seq),
             )
-    _blank_debts(tx, session, turns - {""}, answers - {""})
+    _blank_debts(tx, session, ends, tuple(answers - {""}))
     for table in ("snapshots", "partials"):
         tx.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
     titles = [_retitled(tx, session)] if titled else []
@@ -110,11 +109,11 @@ def _blank(tx: Tx, session: str, body: Body) -> None:
             pass
 
 
-def _blank_debts(tx: Tx, session: str, turns: set[str], answers: set[str]) -> None:
-    """Empty the replies of turns and the reports that end with an answer; what was not sent yet will not be."""
+def _blank_debts(tx: Tx, session: str, ends: set[str], answers: tuple[str, ...]) -> None:
+    """Empty what was owed when a turn ended, and reports that end with an answer; what was not sent yet will not be."""
     found = list(tx.execute("SELECT id, key, debt, text FROM outbox WHERE session = ? AND text <> ''", (session,)))
     for number, key, debt, text in found:
-        if key.split(":")[1] in turns if debt == "reply" else text.endswith(tuple(answers)):
+        if key.rpartition(":")[2] in ends or (debt == "report" and text.endswith(answers)):
             tx.execute("UPDATE outbox SET text = '' WHERE id = ?", (number,))
             tx.execute(
                 "UPDATE parts SET text = '', error = 'erased', state = CASE state WHEN 'pending' THEN 'failed'"

@@ -362,13 +362,13 @@ class LiveSession:
     async def _give_back(self) -> None:
         lease, self._lease = self._lease, None
         scope, self._scope = self._scope, None
-        if scope is not None:
-            await scope.close()
         try:
             if lease is not None and not self._seat.works_under(lease):
                 await lease.release()
         except HaloError as error:  # then it is free when this process has ended
             logger("sessions").warning("lease not given back", session=self._info.id, error=error.message)
+        if scope is not None:
+            await scope.close()
 
     def interrupt(self) -> bool:
         """See `contracts.Session.interrupt`."""
