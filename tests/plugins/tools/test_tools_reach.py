@@ -155,13 +155,16 @@ async def test_hidden_paths_are_hidden(desk: Any, access: Any) -> None:
 
 
 async def test_secrets_and_databases_are_refused_at_full_too(desk: Any) -> None:
-    """At full access the file tools still refuse Halo's secrets and databases; all else may be read."""
+    """At full access the file tools still refuse Halo's secrets, databases and backups; all else may be read."""
     hide(desk)
     for path in (
         desk.halo / "secrets" / "settings.yaml",
         desk.halo / "global" / "kernel.db",
         desk.folder / ".halo" / "halo.db",
         desk.folder / ".halo" / "halo.db-journal",
+        desk.folder / ".halo" / "halo.db.backup-1",
+        desk.folder / ".halo" / ".halo.db.backup-2.a8s9d7",
+        desk.halo / "global" / "kernel.db.backup-12",
     ):
         for tool in ("file_read", "file_write", "file_edit"):
             arguments = {"file_write": {"content": "x"}, "file_edit": {"old_string": "S", "new_string": "x"}}.get(

@@ -21,11 +21,11 @@ SOCKETS = (
     *("/run/docker.sock", "/run/containerd", "/run/podman", "/run/crio", "/var/run/docker.sock"),
 )
 WORKSPACE = (".halo/sessions", ".halo/logs", ".halo/evo", ".halo/*.db*")
-_DATABASE = re.compile(r"[^/]*\.db(-wal|-shm|-journal|\.members)?", re.IGNORECASE)
+_DATABASE = re.compile(r"[^/]*\.db(-wal|-shm|-journal|\.members|\.backup-.*)?", re.IGNORECASE)
 
 
 def is_database(path: str, home: str) -> bool:
-    """Tell whether an absolute path has the name of one of Halo's databases, in any workspace or in `home`."""
+    """Tell whether an absolute path has the name of one of Halo's databases or backups, in a workspace or in `home`."""
     folder, name = os.path.split(path)
     if not _DATABASE.fullmatch(name):
         return False
