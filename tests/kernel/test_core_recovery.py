@@ -68,7 +68,7 @@ async def test_an_agent_that_is_broken_keeps_nobody_else_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agents: Agents
 ) -> None:
     """Sessions of an agent that is gone or broken keep their messages, and go on when it is mended; others go on."""
-    monkeypatch.setattr("halo_kernel.sessions.registry._AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr("halo_kernel.workspaces._LOOK_SECONDS", 0.05)
     home, folder = tmp_path / "home", tmp_path / "w"
     folder.mkdir()
     model = ScriptedModel([Hang(), Hang()])
@@ -83,6 +83,7 @@ async def test_an_agent_that_is_broken_keeps_nobody_else_waiting(
         await until(lambda: model.active == 2)
     model = ScriptedModel()
     async with running_kernel(home, model=model, extra={"agents": agents}) as kernel:
+        await kernel.work()
         sturdy = await reopened(kernel, sessions[1])
         await until(lambda: model.requests and sturdy.info.state == "idle")
         assert ends(await journal(sturdy)) == ["interrupted", "succeeded"]

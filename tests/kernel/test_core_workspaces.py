@@ -77,7 +77,7 @@ async def test_a_workspace_that_cannot_be_recovered_keeps_no_other_waiting(
         recovered: list[str] = []
         recover = kernel.sessions.recover
 
-        async def one(workspace: str) -> int:
+        async def one(workspace: str) -> None:
             recovered.append(workspace)
             if len(recovered) == 1:
                 raise OSError("disk gone")

@@ -34,6 +34,7 @@ from .settings import (
     KERNEL_SECTIONS,
     AgentSettings,
     EgressSettings,
+    KeptSecrets,
     LimitSettings,
     LoadedSettings,
     ModelSettings,
@@ -78,6 +79,11 @@ class RunningHost:
     def seen_by(self, plugin: str) -> RunningHost:
         """Return the server as one plugin sees it: under its name in the log, in tasks, and among the secrets."""
         return replace(self, plugin=plugin, log=logger(f"plugin.{plugin}"))
+
+    @property
+    def secrets(self) -> contracts.Secrets:
+        """See `contracts.Host.secrets`."""
+        return KeptSecrets(self.settings, self.plugin)
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """See `contracts.Host.spawn`."""
@@ -280,7 +286,7 @@ class Kernel:
     async def work(self) -> None:
         """Take up the duties of a server: recover, then run every channel and service until the end."""
         await self.recover()
-        self.supervisor.keep("workspaces", lambda: self.workspaces.watch(self.sessions.recover))
+        self.supervisor.keep("workspaces", lambda: self.workspaces.watch(self.recover))
         await self.accounts.start()
         for plugin, service in await self.hooks.gather(hookspecs.provide_services, host=self.host):
             self.supervisor.keep(f"{plugin}: {service.name}", service.run)

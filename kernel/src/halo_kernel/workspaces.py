@@ -119,17 +119,15 @@ class Workspaces:
             except HaloError as error:
                 logger("workspaces").warning("busy mark kept", workspace=seat.workspace.path, error=error.message)
 
-    async def watch(self, recover: Callable[[str], Awaitable[object]]) -> None:
-        """Open what another process says it is busy with, so that its duties go on when it ends; close what is idle."""
+    async def watch(self, recover: Callable[[], Awaitable[None]]) -> None:
+        """Recover now and then, and when another process is busy, whose duties go on when it ends; close the idle."""
         bell = self._registry.listen("busy")
         try:
             while True:
                 ringing = asyncio.ensure_future(bell.wait())
                 await asyncio.wait({ringing}, timeout=_LOOK_SECONDS)
                 await end_task(ringing, name="busy bell", within=1.0)
-                for workspace in await self.busy():
-                    if workspace.id not in self.seats:
-                        await recover(workspace.id)
+                await recover()
                 await self.close_idle()
         finally:
             bell.close()

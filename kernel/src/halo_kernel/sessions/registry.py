@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import Literal
 
 from ..access import fold_access
 from ..blobs import Blobs, referenced
 from ..contracts import Tx
-from ..errors import BadInput, NotFound, SessionClosed, StorageUnavailable
+from ..errors import BadInput, NotFound, SessionClosed
 from ..folds import View
 from ..inbox import waiting
 from ..journal import folded, journal_of, make_cursor
@@ -23,7 +22,6 @@ from .seat import Seat
 from .session import LiveSession
 
 _CLOSE_SECONDS = 8.0
-_AGAIN_SECONDS = 5.0
 
 
 class Sessions:
@@ -32,6 +30,7 @@ class Sessions:
     def __init__(self, seat_of: Callable[[str], Awaitable[Seat]], blobs: Blobs) -> None:
         self._seat_of = seat_of
         self._blobs = blobs
+        self._broken: set[str] = set()
         self._opening: dict[tuple[str, str], asyncio.Task[LiveSession]] = {}
 
     async def open(
@@ -118,35 +117,21 @@ class Sessions:
             await self._blobs.collect(workspace, named, seat.clock.now(), erased=blobs)
         return event
 
-    async def recover(self, workspace: str) -> int:
-        """Let every session of a workspace go on that a crash cut or where messages wait; return how many there are.
-
-        One that cannot be opened, as long as its agent's file is broken, keeps no other waiting and is tried again.
-        """
+    async def recover(self, workspace: str) -> None:
+        """Let every session of a workspace go on that a crash cut or where messages wait."""
         seat = await self._seat_of(workspace)
-        owed = await seat.database.read(_owed)
-        late = [each for each in owed if not await self.wake(seat, each)]
-        if late:
-            seat.spawn(f"recovery of {seat.workspace.path}", self._wake_later(seat, late))
-        return len(owed)
+        for session in await seat.database.read(_owed):
+            await self.wake(seat, session)
 
-    async def _wake_later(self, seat: Seat, late: Sequence[str]) -> None:
-        while late:
-            await asyncio.sleep(_AGAIN_SECONDS)
-            with suppress(StorageUnavailable):
-                owed = await seat.database.read(_owed)
-                late = [each for each in owed if each in late and not await self.wake(seat, each, again=True)]
-
-    async def wake(self, seat: Seat, session: str, *, again: bool = False) -> bool:
-        """Let a session look for what it has to do; false when it cannot be opened now."""
+    async def wake(self, seat: Seat, session: str) -> None:
+        """Let a session look for what it has to do; one that cannot be opened now keeps no other waiting."""
         try:
-            live = await self._live(seat, session)
+            (await self._live(seat, session)).stir()
+            self._broken.discard(session)
         except Exception as error:  # whatever the plugin that finds agents raises
-            if not again:
+            if session not in self._broken:
                 logger("sessions").error("could not recover a session", session=session, error=str(error))
-            return False
-        live.stir()
-        return True
+            self._broken.add(session)
 
     async def close(self, seats: Sequence[Seat], mode: Literal["abort", "land"]) -> None:
         """Close every open session, at most 8 s."""
