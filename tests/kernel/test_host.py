@@ -71,6 +71,19 @@ async def test_a_plugin_is_named_in_what_it_logs_and_spawns(tmp_path: Path, capl
         assert "halo.plugin.ticking" in caplog.text
 
 
+async def test_a_plugin_keeps_secrets_under_its_own_name(tmp_path: Path) -> None:
+    """A secret is one plugin's, lies in a file for its owner alone, and shows in nothing that is said."""
+    plugin, other = Plugin(), Plugin()
+    async with running_kernel(tmp_path / "home", extra={"ticking": plugin, "other": other}) as kernel:
+        await kernel.work()
+        plugin.hosts[0].secrets.put("token", "a-very-secret-token")
+        found = plugin.hosts[0].secrets.get("token")
+        assert found is not None and found.reveal() == "a-very-secret-token"
+        assert other.hosts[0].secrets.get("token") is None
+        assert (tmp_path / "home" / "secrets" / "ticking" / "token.secret").stat().st_mode & 0o777 == 0o600
+        assert kernel.settings.redactor("a-very-secret-token") == "<secret ticking/token>"
+
+
 async def test_another_plugins_object_is_found_by_name(tmp_path: Path) -> None:
     """Dispatchers, channels and model providers are found by kind and name; another kind is an error."""
     post, line = Postbox(), LineChannel()
@@ -84,6 +97,6 @@ async def test_another_plugins_object_is_found_by_name(tmp_path: Path) -> None:
 
 async def test_two_of_one_kind_are_one(tmp_path: Path) -> None:
     """Of two dispatchers of one kind the first counts, and the second's plugin is named."""
-    with pytest.raises(HaloError, match="plugin b .* post is provided by a already"):
+    with pytest.raises(HaloError, match=r"plugin b .* post is provided by a already"):
         async with running_kernel(tmp_path / "home", extra={"a": Postbox(), "b": Postbox()}):
             raise AssertionError("the kit names what is broken")

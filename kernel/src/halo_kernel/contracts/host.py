@@ -167,6 +167,10 @@ class Host(Protocol):
         """Typed settings."""
 
     @property
+    def secrets(self) -> Secrets:
+        """The secrets that the plugin keeps by name."""
+
+    @property
     def log(self) -> FilteringBoundLogger:
         """The plugins' logger."""
 
