@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import contracts, hookspecs
 from .blobs import Blobs
-from .channels import Accounts, Lobby
+from .channels import Accounts
 from .clock import SystemClock
 from .contracts import Clock, Database, Dispatcher, Storage
 from .data import Data
@@ -178,18 +178,9 @@ class Kernel:
         self.data = Data(storage, self.home, self._folder)
         registry = await self.data.open_home()
         self._blobs = Blobs(self._folder)
-        self.sessions, outbox = Sessions(self._seat_of, self._blobs), Outbox(self._seat_of)
-        self.accounts = Accounts(
-            database=await self.data.open_channels(),
-            clock=self.clock,
-            lobby=Lobby(
-                open_workspace=self._open_workspace,
-                database_of=self._database_of,
-                sessions=self.sessions,
-                outbox=outbox,
-            ),
-            supervisor=self.supervisor,
-        )
+        self.sessions = Sessions(self._seat_of, self._blobs)
+        channels = await self.data.open_channels()
+        self.accounts = Accounts(database=channels, database_of=self._database_of, supervisor=self.supervisor)
         self.host = RunningHost(
             settings=settings,
             log=logger("plugin"),
@@ -199,18 +190,19 @@ class Kernel:
             sessions=self.sessions,
             accounts=self.accounts,
             questions=Questions(self._seat_of, self.sessions.wake),
-            outbox=outbox,
+            outbox=Outbox(self._seat_of),
             blobs=self._blobs,
             live=Live(),
             egress=Egress(lambda: settings.of(EgressSettings).allow),
             found=self._find,
             supervisor=self.supervisor,
         )
+        self.accounts.host = self.host
         self.workspaces.sources = [source for _, source in await hooks.gather(hookspecs.provide_agents, host=self.host)]
         dispatchers = await hooks.gather(hookspecs.provide_dispatchers, host=self.host)
         self._dispatchers = self._single("provide_dispatchers", dispatchers, lambda each: each.kind)
-        channels = await hooks.gather(hookspecs.provide_channels, host=self.host)
-        self.accounts.channels = self._single("provide_channels", channels, lambda each: each.type)
+        provided = await hooks.gather(hookspecs.provide_channels, host=self.host)
+        self.accounts.channels = self._single("provide_channels", provided, lambda each: each.type)
         self.routes = _without_collisions(await hooks.gather(hookspecs.provide_routes, host=self.host), self.plugins)
 
     def _make_workspaces(self, registry: Database, embedded: bool) -> Workspaces:
@@ -342,9 +334,6 @@ class Kernel:
 
     async def _database_of(self, workspace: str) -> Database:
         return (await self.workspaces.seat(workspace)).database
-
-    async def _open_workspace(self, path: str) -> WorkspaceInfo:
-        return await self.workspaces.open(path)
 
     def _folder(self, workspace: str) -> Path:
         return Path(self.workspaces.seats[workspace].workspace.path)

@@ -1,6 +1,6 @@
 """What every channel shares: accounts, their tokens, and the one way in for what they receive."""
 
 from .accounts import Accounts
-from .door import Door, Lobby
+from .door import Door
 
-__all__ = ["Accounts", "Door", "Lobby"]
+__all__ = ["Accounts", "Door"]

@@ -6,19 +6,18 @@ import asyncio
 import hashlib
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
-from ..contracts import Channel, Clock, Database, Row
+from ..contracts import Channel, Database, Host, Tx
 from ..errors import BadInput, NotFound, WrongCredentials
 from ..records import Account, Principal
 from ..supervisor import Supervisor, end_task
-from .door import Door, Lobby
+from .door import Door
 
-_FIELDS = Account.__struct_fields__
-_SELECT = f"SELECT {', '.join(_FIELDS)} FROM accounts"
+_Key = tuple[str, str]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,79}")
 
 
@@ -27,35 +26,28 @@ class Accounts:
     """See `contracts.Accounts`. Channels run while `supervisor` keeps them, once `start` was called."""
 
     database: Database
-    clock: Clock
-    lobby: Lobby
+    database_of: Callable[[str], Awaitable[Database]]
     supervisor: Supervisor
+    host: Host = field(init=False)
     channels: Mapping[str, Channel] = field(default_factory=dict[str, Channel])
-    _doors: dict[tuple[str, str], Door] = field(default_factory=dict[tuple[str, str], Door])
-    _running: dict[tuple[str, str], asyncio.Task[None]] = field(
-        default_factory=dict[tuple[str, str], "asyncio.Task[None]"]
-    )
+    _doors: dict[_Key, Door] = field(default_factory=dict[_Key, Door])
+    _running: dict[_Key, asyncio.Task[None]] = field(default_factory=dict[_Key, "asyncio.Task[None]"])
     _started: bool = False
 
     async def list(self, type: str | None = None) -> Sequence[Account]:
         """See `contracts.Accounts.list`."""
-        sql = f"{_SELECT} WHERE type = coalesce(?, type) ORDER BY type, id"
-        return await self.database.read(lambda tx: [_account(row) for row in tx.execute(sql, (type,))])
+        return await self.database.read(lambda tx: _found(tx, "type = coalesce(?, type)", type))
 
     async def put(self, account: Account) -> None:
         """See `contracts.Accounts.put`."""
         for name in ("type", "id"):
             if not _NAME.fullmatch(getattr(account, name)):
                 raise BadInput(f"{name} has 1 to 80 of a-z, 0-9, '_', '.', '@' and '-'", field=name)
-        await self.lobby.open_workspace(account.workspace)
-        values = msgspec.to_builtins(account)
-        values |= {name: msgspec.json.encode(values[name]).decode() for name in ("allowed", "config")}
-        args = (*values.values(), self.clock.now())
-        names = (*_FIELDS, "updated_at")
-        sets = ", ".join(f"{name} = excluded.{name}" for name in names[2:])
+        await self.host.workspaces.open(account.workspace)
+        args = (account.type, account.id, msgspec.json.encode(account).decode())
         sql = (
-            f"INSERT INTO accounts({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
-            f" ON CONFLICT(type, id) DO UPDATE SET {sets}"
+            "INSERT INTO accounts(type, id, account) VALUES (?, ?, ?)"
+            " ON CONFLICT(type, id) DO UPDATE SET account = excluded.account"
         )
         await self.database.write(lambda tx: tx.one(sql, args))
         await self._restart(account)
@@ -76,23 +68,23 @@ class Accounts:
     async def silence(self, type: str, id: str) -> float | None:
         """See `contracts.Accounts.silence`."""
         door = self._doors.get((type, id))
-        return None if door is None or door.heard_at is None else self.clock.monotonic() - door.heard_at
+        return None if door is None or door.heard_at is None else self.host.clock.monotonic() - door.heard_at
 
     def door(self, account: Account) -> Door:
         """See `contracts.Accounts.door`."""
         found = self._doors.get((account.type, account.id))
         if found is None or found.account != account:
-            found = self._doors[account.type, account.id] = Door(account=account, lobby=self.lobby, clock=self.clock)
+            found = Door(account=account, host=self.host, database_of=self.database_of)
+            self._doors[account.type, account.id] = found
         return found
 
     async def authenticate(self, type: str, token: str) -> Principal:
         """Return the account of a token as a principal named `<type>:<id>`. Raises `WrongCredentials`."""
-        sql, args = f"{_SELECT} WHERE type = ? AND token = ? AND enabled = 1", (type, _hash(token))
-        account = await self.database.read(lambda tx: [_account(row) for row in tx.execute(sql, args)])
-        if not account:
+        found = await self.database.read(lambda tx: _found(tx, "type = ? AND token = ?", type, _hash(token)))
+        if not found or not found[0].enabled:
             raise WrongCredentials(f"this is no token of an enabled {type} account")
-        name = f"{type}:{account[0].id}"
-        return Principal(name=name, kind="remote", access=account[0].access, scheme=f"account:{type}")
+        name = f"{type}:{found[0].id}"
+        return Principal(name=name, kind="remote", access=found[0].access, scheme=f"account:{type}")
 
     async def start(self) -> None:
         """Run the channel of every enabled account, from now on as it changes."""
@@ -111,16 +103,15 @@ class Accounts:
             self._running[key] = self.supervisor.keep(":".join(key), lambda: channel.run(account, door))
 
     async def _get(self, type: str, id: str) -> Account:
-        found = await self.database.read(lambda tx: tx.one(f"{_SELECT} WHERE type = ? AND id = ?", (type, id)))
-        if found is None:
+        found = await self.database.read(lambda tx: _found(tx, "type = ? AND id = ?", type, id))
+        if not found:
             raise NotFound(f"there is no {type} account {id}")
-        return _account(found)
+        return found[0]
 
 
-def _account(row: Row) -> Account:
-    values = dict(zip(_FIELDS, row, strict=True))
-    lists = {name: msgspec.json.decode(values[name]) for name in ("allowed", "config")}
-    return msgspec.convert({**values, **lists}, Account, strict=False)
+def _found(tx: Tx, where: str, *args: str | None) -> list[Account]:
+    rows = tx.execute(f"SELECT account FROM accounts WHERE {where} ORDER BY type, id", args)
+    return [msgspec.json.decode(raw, type=Account) for (raw,) in rows]
 
 
 def _hash(token: str) -> str:

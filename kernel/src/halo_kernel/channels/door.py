@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from .. import contracts
-from ..contracts import Clock, Database, Tx
+from ..contracts import Database, Host, Session, Tx
 from ..errors import SessionClosed
 from ..records import Account, Arrival, Incoming, Owed, Principal, Receipt, WorkspaceInfo
 
@@ -16,40 +15,30 @@ _REFUSAL = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lobby:
-    """What is behind all doors: workspaces, their databases and sessions, and the outbox."""
-
-    open_workspace: Callable[[str], Awaitable[WorkspaceInfo]]
-    database_of: Callable[[str], Awaitable[Database]]
-    sessions: contracts.Sessions
-    outbox: contracts.Outbox
-
-
 @dataclass(kw_only=True)
 class Door:
     """See `contracts.Door`."""
 
     account: Account
-    lobby: Lobby
-    clock: Clock
+    host: Host
+    database_of: Callable[[str], Awaitable[Database]]
     heard_at: float | None = None
 
     def heard(self) -> None:
         """See `contracts.Door.heard`."""
-        self.heard_at = self.clock.monotonic()
+        self.heard_at = self.host.clock.monotonic()
 
     async def arrive(self, arrival: Arrival) -> Receipt | None:
         """See `contracts.Door.arrive`."""
         self.heard()
         account, name = self.account, f"{self.account.type}:{self.account.id}"
-        workspace = await self.lobby.open_workspace(account.workspace)
+        workspace = await self.host.workspaces.open(account.workspace)
         route = ":".join([name, arrival.chat, *([arrival.thread] if arrival.thread else [])])
         key = f"{name}:{arrival.key}"
         if account.allowed and arrival.user not in account.allowed:
             text = _REFUSAL[account.language].format(user=arrival.user)
             owed = Owed(key=f"refused:{name}:{arrival.user}", dispatcher=account.type, target=route, text=text)
-            await self.lobby.outbox.owe(owed, workspace=workspace.id)
+            await self.host.outbox.owe(owed, workspace=workspace.id)
             return None
         message = Incoming(
             text=arrival.text,
@@ -68,12 +57,12 @@ class Door:
                     raise
         raise AssertionError
 
-    async def _session(self, workspace: WorkspaceInfo, chat: str, *, fresh: bool) -> contracts.Session:
+    async def _session(self, workspace: WorkspaceInfo, chat: str, *, fresh: bool) -> Session:
         """Return the session of a conversation, a new one for the first message, or with `fresh`.
 
         Its id is stored before it is made, so that two messages at once, and a crash between, come to the same one.
         """
-        new = f"{self.account.type}_{self.clock.new_id(64)}"
+        new = f"{self.account.type}_{self.host.clock.new_id(64)}"
 
         def choose(tx: Tx) -> str:
             action = "UPDATE SET session = excluded.session" if fresh else "NOTHING"
@@ -81,9 +70,9 @@ class Door:
             row = tx.one("SELECT session FROM chats WHERE chat = ?", (chat,))
             return str(row[0]) if row else new
 
-        database = await self.lobby.database_of(workspace.id)
+        database = await self.database_of(workspace.id)
         session = await database.write(choose)
         owner = Principal(name=chat, access=self.account.access, scheme=f"account:{self.account.type}")
-        return await self.lobby.sessions.open(
+        return await self.host.sessions.open(
             session, workspace=workspace.id, principal=owner, create=True, origin=self.account.type
         )
