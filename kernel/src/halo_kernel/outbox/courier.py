@@ -37,7 +37,6 @@ class Courier:
         self._dispatchers = dispatchers
         self._clock = clock
         self._hooks = hooks
-        self._leases: dict[str, Lease] = {}
         self._busy: dict[Lane, asyncio.Task[None]] = {}
         self._stopping = asyncio.Event()
 
@@ -60,7 +59,6 @@ class Courier:
             if self._busy:
                 await asyncio.wait(self._busy.values(), timeout=_LAND_SECONDS)
             await asyncio.gather(*(end_task(task, name="outbox", within=1.5) for task in self._busy.values()))
-            await asyncio.gather(*(lease.release() for lease in self._leases.values()), return_exceptions=True)
 
     async def _start_lanes(self) -> float | None:
         """Start every lane that has something to send, and return in how many seconds to look again."""
@@ -80,16 +78,14 @@ class Courier:
         try:
             await self._send_all(lane, delivery)
         except Exception as error:
-            self._leases.pop(lane.lease, None)
             if not isinstance(error, LeaseHeld | LeaseLost):  # then another process sends
                 logger("outbox").error("deliveries stopped", lane=lane, error=repr(error))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), _AGAIN_SECONDS)
 
     async def _send_all(self, lane: Lane, delivery: int) -> None:
-        if lane.lease not in self._leases:
-            self._leases[lane.lease] = await self._database.lease(lane.lease)
-        lease, dispatcher = self._leases[lane.lease], self._dispatchers[lane.dispatcher]
+        # Kept until the database is closed, so that an account stays with one process.
+        lease, dispatcher = await self._database.lease(lane.lease), self._dispatchers[lane.dispatcher]
         while not self._stopping.is_set():
             found = await self._database.read(lambda tx: lanes.next_part(tx, delivery))
             if found is None:
