@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import Distribution, EntryPoint
-from typing import Literal
+from typing import Literal, TypedDict
 
 import pluggy
 
@@ -27,6 +27,19 @@ Names = Collection[str]
 _NO_MANIFEST = Manifest(kernel="")
 _OURS = os.path.dirname(__file__) + os.sep
 PluginState = Literal["loaded", "degraded", "disabled", "incompatible", "failed", "missing"]
+
+
+class Wanted(TypedDict, total=False):
+    """Which plugins a kernel has: all that are installed, `only` or `without` some, none unless `discover`.
+
+    `extra` are objects of this process by name. With `strict`, the first that is broken is raised as `PluginFailed`.
+    """
+
+    without: Names
+    only: Names | None
+    extra: Mapping[str, object]
+    discover: bool
+    strict: bool
 
 
 @dataclass(frozen=True, kw_only=True)

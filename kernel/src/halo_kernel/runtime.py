@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+from msgspec.structs import asdict
 
 from . import contracts, hookspecs
 from .blobs import Blobs
@@ -24,7 +26,7 @@ from .live import Live
 from .log import logger
 from .models import Models
 from .outbox import Courier
-from .plugins import Plugins
+from .plugins import Plugins, Wanted
 from .records import Offer, Route, WorkspaceInfo
 from .scopes import Scope
 from .secrets import ensure_home
@@ -124,36 +126,23 @@ class Kernel:
         home: Path,
         *,
         embedded: bool = False,
-        without: Collection[str] = (),
-        only: Collection[str] | None = None,
-        strict: bool = False,
-        extra: Mapping[str, object] | None = None,
-        discover: bool = True,
         clock: Clock | None = None,
         env: Mapping[str, str] | None = None,
+        **wanted: Unpack[Wanted],
     ) -> Kernel:
         """Bring up a kernel on `home`; it answers nothing yet and has recovered nothing.
 
-        `extra` registers plugins of this process by name; `discover` finds installed ones. `embedded` is a kernel for
-        one command: no background duties. Raises `BadFile` for broken settings, `StorageUnavailable`, `NewerData`.
+        `embedded` is a kernel for one command: no background duties. Raises `BadFile` for broken settings,
+        `StorageUnavailable`, `NewerData`.
         """
         environment = os.environ if env is None else env
         ensure_home(home)
         bare = load_kernel_settings(home, environment)
-        switches = bare.of(PluginSettings)
-        if discover:
+        if wanted.get("discover", True):
             add_sites(home)
-        plugins = Plugins()
-        plugins.load(
-            without=without,
-            only=only,
-            require_enable=switches.require_enable,
-            enabled=switches.enabled,
-            disabled=switches.disabled,
-            extra={_ENGINE: _engine(), **(extra or {})},
-            discover=discover,
-            strict=strict,
-        )
+        plugins, strict = Plugins(), wanted.get("strict", False)
+        wanted["extra"] = {_ENGINE: _engine(), **wanted.get("extra", {})}
+        plugins.load(**asdict(bare.of(PluginSettings)), **wanted)
         kernel = cls(home, clock=clock or SystemClock(), plugins=plugins, settings=bare, strict=strict)
         sections = kernel.hooks.collect(hookspecs.provide_settings)
         kernel.settings = load_settings(home, [*_SECTIONS, *sections], environment)

@@ -6,8 +6,7 @@ import os
 import time
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
@@ -17,10 +16,10 @@ from ..sites import default_home
 from .wire import gone, read, read_events, rebuild, send
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Mapping
-    from http.client import HTTPResponse
-    from types import TracebackType
+    from collections.abc import Generator, Mapping
+    from pathlib import Path
 
+    from ..plugins import Wanted
     from ..records import ServerEvent
 
 REPLY_SECONDS = 120.0
@@ -30,13 +29,16 @@ RECONNECT_SECONDS = 15.0
 _STEP = 0.1
 
 
-class Client:
-    """Speaks to one home's server, or to a kernel in this process. Blocks; each call opens its own connection."""
+class Client(ExitStack):
+    """Speaks to one home's server, or to a kernel of its `own` in this process, which ends with the client's context.
 
-    def __init__(self, home: Path, own: Presence | None = None, kernel: ExitStack | None = None) -> None:
-        self.home = home
-        self._own = own
-        self._kernel = kernel
+    Blocks; each call opens its own connection.
+    """
+
+    def __init__(self, home: Path | None = None) -> None:
+        super().__init__()
+        self.home = default_home(os.environ) if home is None else home
+        self.own: Presence | None = None
 
     @property
     def url(self) -> str:
@@ -46,7 +48,7 @@ class Client:
     @property
     def embedded(self) -> bool:
         """Whether the kernel runs in this process."""
-        return self._own is not None
+        return self.own is not None
 
     def get(self, path: str) -> Any:
         """Return what a path answers, decoded. Raises the `HaloError` that the server tells of, or `Stopping`."""
@@ -59,7 +61,7 @@ class Client:
     def request(self, method: str, path: str, body: object = None, *, headers: Mapping[str, str] | None = None) -> Any:
         """Make any request. Raises like `get`."""
         raw = None if body is None else msgspec.json.encode(body)
-        with self._send(method, path, body=raw, headers=headers or {}, timeout=REPLY_SECONDS) as response:
+        with send(self._server(), method, path, raw, headers=headers or {}, timeout=REPLY_SECONDS) as response:
             return read(response)
 
     def stream(self, path: str, *, after: str | None = None) -> Generator[ServerEvent]:
@@ -79,20 +81,9 @@ class Client:
                 if self.embedded or not _is_ready(self.home, RECONNECT_SECONDS):
                     raise
 
-    def close(self) -> None:
-        """End the kernel, if it runs in this process."""
-        if self._kernel is not None:
-            self._kernel.close()
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
-
     def _events(self, path: str, last: str | None) -> Generator[ServerEvent]:
         headers = {"Accept": "text/event-stream", **({} if last is None else {"Last-Event-ID": last})}
-        with self._send("GET", path, body=None, headers=headers, timeout=SILENCE_SECONDS) as response:
+        with send(self._server(), "GET", path, headers=headers, timeout=SILENCE_SECONDS) as response:
             if response.status >= 400:
                 read(response)
             for event in read_events(iter(partial(response.read1, 65_536), b"")):
@@ -102,53 +93,31 @@ class Client:
                     raise rebuild(event.data)
                 yield event
 
-    def _send(
-        self, method: str, path: str, *, body: bytes | None, headers: Mapping[str, str], timeout: float
-    ) -> HTTPResponse:
-        """Send a request; once more when its token was refused and there is another server now."""
-        server = self._server()
-        response = send(server, method, path, body=body, headers=headers, timeout=timeout)
-        if response.status != 401 or self._server() == server:
-            return response
-        response.close()
-        return send(self._server(), method, path, body=body, headers=headers, timeout=timeout)
-
     def _server(self) -> Presence:
         """Return where the server is now."""
-        server = self._own or read_presence(self.home)
+        server = self.own or read_presence(self.home)
         if server is None:
             raise Stopping(f"No server of the home {self.home} is running.", advice="Start it with `halo up`.")
         return server
 
 
-def connect(
-    home: Path | None = None,
-    *,
-    local: bool = False,
-    without: Collection[str] = (),
-    only: Collection[str] | None = None,
-    strict: bool = False,
-    extra: Mapping[str, object] | None = None,
-    discover: bool = True,
-) -> Client:
+def connect(home: Path | None = None, *, local: bool = False, **wanted: Unpack[Wanted]) -> Client:
     """Return a client of the home's server, else of a kernel in this process; `local` forces the latter.
 
     The further arguments are those of `Kernel.start`. Raises what keeps a kernel from starting.
     """
-    home = default_home(os.environ) if home is None else home
-    if not local and _is_ready(home):
-        return Client(home)
-    from .embedded import embedded
+    client = Client(home)
+    if local or not _is_ready(client.home):
+        from .embedded import embedded
 
-    kernel = ExitStack()
-    options = {"without": without, "only": only, "strict": strict, "extra": extra or {}, "discover": discover}
-    return Client(home, kernel.enter_context(embedded(home, **options)), kernel)
+        client.own = client.enter_context(embedded(client.home, wanted))
+    return client
 
 
 def find_server(home: Path | None = None) -> Client | None:
     """Return a client of the home's running server, None when there is none. Raises `Stopping` for one that is deaf."""
-    home = default_home(os.environ) if home is None else home
-    return Client(home) if _is_ready(home) else None
+    client = Client(home)
+    return client if _is_ready(client.home) else None
 
 
 def _is_ready(home: Path, patience: float = 0.0) -> bool:

@@ -7,55 +7,47 @@ import os
 import socket
 import tempfile
 import threading
-from concurrent.futures import Future
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import AsyncGenerator, Generator
     from pathlib import Path
 
+    from ..plugins import Wanted
     from ..presence import Presence
-
-    _Up = Future[tuple[Presence, Callable[[], None]]]
 
 END_SECONDS = 12.0
 _LONGEST_FOLDER = 70
 
 
 @contextmanager
-def embedded(home: Path, **options: Any) -> Generator[Presence]:
+def embedded(home: Path, wanted: Wanted) -> Generator[Presence]:
     """Run a kernel for as long as the context lasts; what it was doing is taken up by the next one.
 
-    `options` are those of `Kernel.start`, whose errors are raised.
+    Raises the errors of `Kernel.start`.
     """
     deep = len(os.fsencode(tempfile.gettempdir())) > _LONGEST_FOLDER  # a socket's path must not be long
-    with tempfile.TemporaryDirectory(
-        prefix="halo-", dir="/tmp" if deep else None, ignore_cleanup_errors=True
-    ) as folder:
-        up: _Up = Future()
-        work = _live(home, f"{folder}/kernel.sock", options, up)
-        thread = threading.Thread(target=_run, args=(work, up), name="halo.embedded", daemon=True)
-        thread.start()
-        try:
-            presence, stop = up.result()
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="halo.embedded", daemon=True)
+    thread.start()
+    try:
+        with tempfile.TemporaryDirectory(prefix="halo-", dir="/tmp" if deep else None) as folder:
+            kernel = _running(home, f"{folder}/kernel.sock", wanted)
+            presence = asyncio.run_coroutine_threadsafe(kernel.__aenter__(), loop).result()
             try:
                 yield presence
             finally:
-                stop()
-        finally:
-            thread.join(END_SECONDS)
+                asyncio.run_coroutine_threadsafe(kernel.__aexit__(None, None, None), loop).exception(END_SECONDS)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(1.0)
+        if not loop.is_running():
+            loop.close()
 
 
-def _run(work: Coroutine[Any, Any, None], up: _Up) -> None:
-    try:
-        asyncio.run(work)
-    except BaseException as error:
-        if not up.done():
-            up.set_exception(error)
-
-
-async def _live(home: Path, path: str, options: dict[str, Any], up: _Up) -> None:
+@asynccontextmanager
+async def _running(home: Path, path: str, wanted: Wanted) -> AsyncGenerator[Presence]:
     from ..http import make_face
     from ..log import configure
     from ..runtime import Kernel
@@ -63,23 +55,16 @@ async def _live(home: Path, path: str, options: dict[str, Any], up: _Up) -> None
     from ..server.listening import hush, serving
     from ..settings import LogSettings, load_kernel_settings
 
-    loop = asyncio.get_running_loop()
     ensure_home(home)
     configure(load_kernel_settings(home, os.environ).of(LogSettings))
-    kernel = await Kernel.start(home, embedded=True, **options)
-
-    def stop() -> None:
-        with suppress(RuntimeError):  # it has ended already
-            loop.call_soon_threadsafe(kernel.stopping.set)
-
+    kernel = await Kernel.start(home, embedded=True, **wanted)
     try:
         face = make_face(kernel, url=f"unix:{path}")
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock = socket.socket(socket.AF_UNIX)
         sock.bind(path)
         sock.listen()
         async with serving(face.app, sock, stopping=kernel.stopping):
-            up.set_result((face.presence, stop))
-            await kernel.stopping.wait()
+            yield face.presence
     finally:
-        loop.set_exception_handler(hush)
+        asyncio.get_running_loop().set_exception_handler(hush)
         await kernel.close()

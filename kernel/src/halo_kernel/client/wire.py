@@ -21,40 +21,29 @@ if TYPE_CHECKING:
     from ..presence import Presence
 
 CONNECT_SECONDS = 5.0
-
-
-class _UnixConnection(HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=CONNECT_SECONDS)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+_CUT = (OSError, HTTPException)
 
 
 def send(
-    server: Presence, method: str, path: str, *, body: bytes | None, headers: Mapping[str, str], timeout: float
+    server: Presence, method: str, path: str, body: bytes | None = None, *, headers: Mapping[str, str], timeout: float
 ) -> HTTPResponse:
     """Send a request and return the answer, to be closed; `timeout`, in seconds, is for each wait on the socket.
 
     Raises `Stopping` when nobody listens there, or the server went away before it answered.
     """
-    parts = urlsplit(server.url)
-    unix = parts.scheme == "unix"
-    connection = _UnixConnection(parts.path) if unix else HTTPConnection(parts.netloc, timeout=CONNECT_SECONDS)
+    where = urlsplit(server.url)
+    connection = HTTPConnection(where.netloc or "localhost", timeout=CONNECT_SECONDS)
     try:
-        connection.connect()
-    except OSError as error:
-        connection.close()
-        raise Stopping(f"The server at {server.url} cannot be reached.", advice="Start it with `halo up`.") from error
-    try:
+        if server.is_private:
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.connect(where.path)
+        else:
+            connection.connect()
         connection.sock.settimeout(timeout)
         ours = {"Authorization": f"Bearer {server.token}", "Connection": "close", "Content-Type": "application/json"}
         connection.request(method, path, body=body, headers={**ours, **headers})
         return connection.getresponse()
-    except (OSError, HTTPException) as error:
+    except _CUT as error:
         connection.close()
         raise gone() from error
 
@@ -66,7 +55,7 @@ def read(response: HTTPResponse) -> object:
     """
     try:
         raw = response.read()
-    except (OSError, HTTPException) as error:
+    except _CUT as error:
         raise gone() from error
     value: object = raw.decode("utf-8", "replace") if raw else None
     if response.headers.get_content_type() == "application/json":
@@ -92,24 +81,23 @@ def read_events(chunks: Iterable[bytes]) -> Generator[ServerEvent]:
                     data = msgspec.json.decode(fields["data"])
                     yield ServerEvent(event=fields["event"], data=data, id=fields.get("id"))
                     fields = {}
-    except (OSError, HTTPException) as error:
+    except _CUT as error:
         raise gone() from error
 
 
 def rebuild(told: object) -> HaloError:
     """Return the error that a server tells about; one of an unknown type becomes a plain `HaloError`."""
     facts = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
-    kind = getattr(errors, str(facts.get("type", "")), HaloError)
-    if not (isinstance(kind, type) and issubclass(kind, HaloError)):
-        kind = HaloError
+    kind = getattr(errors, str(facts.get("type")), HaloError)
     message = str(facts.get("error") or "The server answered with an error that it did not explain.")
-    accepted = inspect.signature(kind).parameters.keys() & facts.keys()
     try:
-        return kind(message, **{name: facts[name] for name in accepted})
-    except TypeError:  # an older server leaves out a fact that this class needs
-        return HaloError(message)
+        accepted = inspect.signature(kind).parameters.keys() & facts.keys()
+        error = kind(message, **{name: facts[name] for name in accepted})
+    except TypeError:  # no class, or an older server leaves out a fact that it needs
+        error = None
+    return error if isinstance(error, HaloError) else HaloError(message)
 
 
 def gone() -> Stopping:
-    """Return the error for a server that went away in the middle."""
-    return Stopping("The server went away.", advice="If it does not come back, start it with `halo up`.")
+    """Return the error for a server that is not there, or went away in the middle."""
+    return Stopping("The server cannot be reached, or went away.", advice="Start it with `halo up` if it stays so.")

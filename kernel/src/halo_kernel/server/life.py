@@ -8,7 +8,7 @@ import sys
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from msgspec.structs import replace
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TextIO
 
+    from ..plugins import Wanted
+
 
 def run(
     home: Path,
@@ -38,13 +40,9 @@ def run(
     port: int | None = None,
     ready_fd: int | None = None,
     parent_pid: int | None = None,
-    without: Collection[str] = (),
-    only: Collection[str] | None = None,
-    strict: bool = False,
     quiet: bool = False,
-    extra: Mapping[str, object] | None = None,
-    discover: bool = True,
     env: Mapping[str, str] | None = None,
+    **wanted: Unpack[Wanted],
 ) -> int:
     """Serve a home until a signal, a request or the end of the process `parent_pid`, and return the exit code.
 
@@ -53,9 +51,7 @@ def run(
     `ServerRunning`, `Conflict` (port taken), `BadInput`, `BadFile`, `StorageUnavailable`, `NewerData`; each leaves
     nothing behind.
     """
-    start = partial(
-        Kernel.start, home, without=without, only=only, strict=strict, extra=extra or {}, discover=discover, env=env
-    )
+    start = partial(Kernel.start, home, env=env, **wanted)
     ensure_home(home)
     with sole_server(home), ExitStack() as stack:
         settings = load_kernel_settings(home, os.environ if env is None else env)
