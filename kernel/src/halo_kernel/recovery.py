@@ -96,8 +96,8 @@ def _end_turn(tx: Tx, session: str, why: str, now: int) -> tuple[Event, ...]:
     turn = str(row[0]) if row else ""
     bodies: list[Body] = [*open_calls(read_turn(tx, session, turn))]
     partial = read_partial(tx, session)
-    if partial is not None and partial[0] == turn and partial[2]:
-        bodies.append(AssistantCut(reply=partial[1], text=partial[2], reason="crash"))
+    if partial is not None and partial.turn == turn and partial.text:
+        bodies.append(AssistantCut(reply=partial.reply, text=partial.text, reason="crash"))
     tx.execute("DELETE FROM partials WHERE session = ?", (session,))
     bodies.append(TurnEnded(outcome="interrupted", error=why, kind="crash"))
     return append(tx, session, bodies, at=now, turn=turn)

@@ -21,12 +21,11 @@ from ..records import (
     SessionTitled,
     TurnEnded,
     UsageRecorded,
-    decode_body,
     encode_body,
     kind_of,
     plain_text,
 )
-from .store import append, journal_of
+from .store import append, journal_of, read
 
 
 def erase(tx: Tx, session: str, start: int, end: int, *, by: str, at: int) -> tuple[tuple[Event, ...], set[str]]:
@@ -36,30 +35,23 @@ def erase(tx: Tx, session: str, start: int, end: int, *, by: str, at: int) -> tu
     Raises `BadInput` for what is no range of whole turns, `Conflict` while the session runs or sends.
     """
     _check(tx, session, start, end)
-    rows = tx.execute(
-        "SELECT seq, at, kind, body FROM events WHERE session = ? AND seq >= ? AND (seq <= ? OR kind = 'context.cut')",
-        (session, start, end),
-    )
-    blobs: set[str] = set()
-    answers: set[str] = set()
-    ends: set[str] = set()
-    titled = False
-    for seq, then, kind, raw in rows:
-        body = decode_body(kind, raw)
-        if seq <= end or (isinstance(body, ContextCut) and body.start <= end):
-            blobs |= named_in(raw)
-            answers |= {plain_text(body.content)} if isinstance(body, AssistantMessage) else set()
-            ends |= {str(then)} if isinstance(body, TurnEnded) else set()
-            titled = titled or isinstance(body, SessionTitled | SessionCreated)
-            _blank(tx, session, body)
-            tx.execute(
-                "UPDATE events SET body = ? WHERE session = ? AND seq = ?",
-                (encode_body(_wordless(body, by, at)), session, seq),
-            )
-    _blank_debts(tx, session, ends, tuple(answers - {""}))
+    found = [event for event in read(tx, session, after=start - 1) if event.seq <= end or _covers(event.body, end)]
+    blobs = named_in(" ".join(encode_body(event.body) for event in found))
+    for event in found:
+        body = encode_body(_wordless(event.body, by, at))
+        tx.execute("UPDATE events SET body = ? WHERE session = ? AND seq = ?", (body, session, event.seq))
+        match event.body:
+            case InputAdded(row=row):
+                tx.execute("UPDATE inbox SET text = '' WHERE id = ?", (row,))
+            case QuestionAsked(question=number):
+                nothing = "arguments = '{}', text = '', options = '[]', answer = ''"
+                tx.execute(f"UPDATE questions SET {nothing} WHERE id = ?", (number,))
+            case _:
+                pass
+    _blank_debts(tx, session, found)
     for table in ("snapshots", "partials"):
         tx.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
-    titles = [_retitled(tx, session)] if titled else []
+    titles = [_retitled(tx, session)] if any(_title_of(event.body) is not None for event in found) else []
     return append(tx, session, [*titles, ContextErased(start=start, end=end, by=by)], at=at), blobs
 
 
@@ -67,14 +59,14 @@ def _check(tx: Tx, session: str, start: int, end: int) -> None:
     _, head = journal_of(tx, session)
     if not 1 <= start <= end <= head:
         raise BadInput(f"start and end must be events of the session, 1 to {head}, in this order", field="start")
-    whole = tx.one(
-        "SELECT min(seq), max(seq) FROM events WHERE session = ? AND turn IN"
+    rows = tx.execute(
+        "SELECT seq FROM events WHERE session = ? AND turn IN"
         " (SELECT turn FROM events WHERE session = ? AND seq BETWEEN ? AND ? AND turn <> '')",
         (session, session, start, end),
     )
-    if whole is not None and whole[0] is not None and (whole[0] < start or whole[1] > end):
-        first, last = min(start, whole[0]), max(end, whole[1])
-        raise BadInput(f"a turn is erased whole: this range must be {first} to {last}", field="start")
+    whole = {start, end, *(int(seq) for (seq,) in rows)}
+    if (min(whole), max(whole)) != (start, end):
+        raise BadInput(f"a turn is erased whole: this range must be {min(whole)} to {max(whole)}", field="start")
     busy = tx.one(
         "SELECT 1 FROM runs WHERE session = ? UNION ALL SELECT 1 FROM outbox JOIN parts ON delivery = id"
         " WHERE session = ? AND state = 'sending' LIMIT 1",
@@ -82,6 +74,14 @@ def _check(tx: Tx, session: str, start: int, end: int) -> None:
     )
     if busy is not None:
         raise Conflict(f"session {session} is at work", advice="wait until it rests and has sent what it owes")
+
+
+def _covers(body: Body, end: int) -> bool:
+    return isinstance(body, ContextCut) and body.start <= end
+
+
+def _title_of(body: Body) -> str | None:
+    return body.title if isinstance(body, SessionTitled | SessionCreated) else None
 
 
 def _wordless(body: Body, by: str, at: int) -> Body:
@@ -97,22 +97,12 @@ def _wordless(body: Body, by: str, at: int) -> Body:
             return Foreign(kind=kind_of(body), data={"erased": True, "by": by, "at": at})
 
 
-def _blank(tx: Tx, session: str, body: Body) -> None:
-    """Empty the row that an event tells of."""
-    match body:
-        case InputAdded(row=row):
-            tx.execute("UPDATE inbox SET text = '' WHERE id = ? AND session = ?", (row, session))
-        case QuestionAsked(question=number):
-            blank = "arguments = '{}', text = '', options = '[]', answer = ''"
-            tx.execute(f"UPDATE questions SET {blank} WHERE id = ? AND session = ?", (number, session))
-        case _:
-            pass
-
-
-def _blank_debts(tx: Tx, session: str, ends: set[str], answers: tuple[str, ...]) -> None:
+def _blank_debts(tx: Tx, session: str, gone: list[Event]) -> None:
     """Empty what was owed when a turn ended, and reports that end with an answer; what was not sent yet will not be."""
-    found = list(tx.execute("SELECT id, key, debt, text FROM outbox WHERE session = ? AND text <> ''", (session,)))
-    for number, key, debt, text in found:
+    ends = {str(event.at) for event in gone if isinstance(event.body, TurnEnded)}
+    said = [plain_text(event.body.content) for event in gone if isinstance(event.body, AssistantMessage)]
+    answers = tuple(text for text in said if text)
+    for number, key, debt, text in tx.execute("SELECT id, key, debt, text FROM outbox WHERE session = ?", (session,)):
         if key.rpartition(":")[2] in ends or (debt == "report" and text.endswith(answers)):
             tx.execute("UPDATE outbox SET text = '' WHERE id = ?", (number,))
             tx.execute(
@@ -124,12 +114,6 @@ def _blank_debts(tx: Tx, session: str, ends: set[str], answers: tuple[str, ...])
 
 def _retitled(tx: Tx, session: str) -> SessionTitled:
     """Give the session the last title that is left."""
-    told = tx.execute(
-        "SELECT kind, body FROM events WHERE session = ? AND kind IN ('session.created', 'session.titled')"
-        " ORDER BY seq DESC",
-        (session,),
-    )
-    bodies = (decode_body(kind, raw) for kind, raw in told)
-    title = next((body.title for body in bodies if isinstance(body, SessionTitled | SessionCreated)), "")
-    tx.execute("UPDATE sessions SET title = ? WHERE id = ?", (title, session))
+    titles = [title for event in read(tx, session) if (title := _title_of(event.body)) is not None]
+    tx.execute("UPDATE sessions SET title = ? WHERE id = ?", (title := titles[-1] if titles else "", session))
     return SessionTitled(title=title)

@@ -22,12 +22,12 @@ _QUEUE = 1000
 
 
 class _Reader:
-    """One follower: a bounded queue of what is live; an overflow sends it back to the journal."""
+    """One follower: a bounded queue of what is live. It begins with the journal; an overflow sends it back there."""
 
     def __init__(self) -> None:
         self.queue: deque[Event | Delta] = deque()
-        self.behind = False
         self.wake = asyncio.Event()
+        self.fall_behind()
 
     def offer(self, item: Event | Delta) -> None:
         if len(self.queue) >= _QUEUE:
@@ -81,12 +81,9 @@ class _Position:
         end = delta.offset + len(delta.text)
         if end <= self.upto or delta.offset > self.upto:
             return None
-        fresh = delta.text[self.upto - delta.offset :]
-        update = Update(
-            delta=Delta(session=delta.session, turn=delta.turn, reply=delta.reply, offset=self.upto, text=fresh)
-        )
+        fresh = replace(delta, offset=self.upto, text=delta.text[self.upto - delta.offset :])
         self.upto = end
-        return update
+        return Update(delta=fresh)
 
 
 class Feed:
@@ -110,19 +107,13 @@ class Feed:
         if not delta.thinking:
             old = self._partials.get(delta.session)
             kept = old.text if old is not None and old.reply == delta.reply else ""
-            self._partials[delta.session] = Delta(
-                session=delta.session, turn=delta.turn, reply=delta.reply, offset=0, text=kept + delta.text
-            )
+            self._partials[delta.session] = replace(delta, offset=0, text=kept + delta.text)
         for reader in self._readers.get(delta.session, ()):
             reader.offer(delta)
 
     def forget_partial(self, session: str) -> None:
         """The unfinished answer is a fact now, or was discarded."""
         self._partials.pop(session, None)
-
-    def partial(self, session: str) -> Delta | None:
-        """Return the unfinished answer that this process is streaming."""
-        return self._partials.get(session)
 
     async def follow(
         self, session: str, after: str | None = None, *, live: bool = False
@@ -134,19 +125,17 @@ class Feed:
         reader = _Reader()
         if live:
             self._join(session, reader)
-        unfinished = self._partials.get(session)
         try:
             position = await self._database.read(lambda tx: _start(tx, session, after))
-            async for update in self._stored(session, position, unfinished, partial=live):
-                yield update
-            while live:
+            while True:
                 await reader.wake.wait()
                 reader.wake.clear()
                 if reader.behind:
                     reader.behind = False
-                    unfinished = self._partials.get(session)
-                    async for update in self._stored(session, position, unfinished, partial=True):
+                    async for update in self._stored(session, position, self._partials.get(session), partial=live):
                         yield update
+                if not live:
+                    return
                 for update in self._live(reader, position):
                     yield update
         finally:
@@ -169,11 +158,11 @@ class Feed:
         while True:
             seq = position.seq
 
-            def page(tx: Tx, seq: int = seq) -> tuple[list[Event], tuple[str, str, str] | None]:
+            def page(tx: Tx, seq: int = seq) -> tuple[list[Event], Delta | None]:
                 return read(tx, session, after=seq, limit=_PAGE), read_partial(tx, session)
 
             events, kept = await self._database.read(page)
-            unfinished = unfinished or _as_delta(session, kept)
+            unfinished = unfinished or kept
             for event in events:
                 update = position.event(event)
                 if update is not None:
@@ -223,10 +212,3 @@ def _start(tx: Tx, session: str, after: str | None) -> _Position:
 
 def _same_answer(one: Delta, other: Delta) -> bool:
     return (one.reply, one.thinking) == (other.reply, other.thinking)
-
-
-def _as_delta(session: str, kept: tuple[str, str, str] | None) -> Delta | None:
-    if kept is None:
-        return None
-    turn, reply, text = kept
-    return Delta(session=session, turn=turn, reply=reply, offset=0, text=text)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..contracts import Tx
 from ..errors import NotFound
-from ..records import AssistantMessage, Body, Event, TurnEnded, decode_body, encode_body, kind_of, plain_text
+from ..records import AssistantMessage, Body, Delta, Event, TurnEnded, decode_body, encode_body, kind_of, plain_text
 
 _ALL = 1 << 62
 
@@ -89,7 +89,7 @@ def journal_of(tx: Tx, session: str) -> tuple[str, int]:
     return str(row[0]), int(row[1])
 
 
-def read_partial(tx: Tx, session: str) -> tuple[str, str, str] | None:
-    """Return turn, reply and text of the answer that is being streamed, if one was kept."""
+def read_partial(tx: Tx, session: str) -> Delta | None:
+    """Return the answer that is being streamed as far as it was kept, in one piece."""
     row = tx.one("SELECT turn, reply, text FROM partials WHERE session = ?", (session,))
-    return None if row is None else (str(row[0]), str(row[1]), str(row[2]))
+    return None if row is None else Delta(session=session, turn=row[0], reply=row[1], offset=0, text=row[2])
