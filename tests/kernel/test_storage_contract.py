@@ -36,14 +36,6 @@ class TestSqliteAlone(TestSqlite):
         return SqliteStorage(alone=True)
 
 
-class TestSqliteThatRests(TestSqlite):
-    """SQLite that closes its files after each use."""
-
-    @pytest.fixture
-    def storage(self) -> Storage:
-        return SqliteStorage(idle=0.001)
-
-
 class TestFaulty(TestSqlite):
     """The kit's engine, which runs every function twice."""
 

@@ -117,17 +117,13 @@ class Leases:
         except OSError as error:
             return not isinstance(error, FileNotFoundError)  # not ours to look at, and so not ours to judge
 
-    def are_free(self, tx: Tx) -> bool:
-        """Tell whether we hold none."""
-        return tx.one("SELECT 1 FROM leases WHERE member = ?", (self._member,)) is None
-
     def resign(self, tx: Tx) -> None:
         """Free what we hold, as the last write."""
         if self._member is not None:
             forget(tx, self._member)
 
     def leave(self) -> None:
-        """Give the lock back, once the database is closed. Whoever takes a lease later is a new member."""
+        """Give the lock back, once the database is closed."""
         with suppress(OSError), self._lock:
             if self._member is not None:
                 (self._folder / self._member).unlink()

@@ -21,7 +21,7 @@ from .files import is_own_file, prepare
 from .filesystems import is_network
 from .jobs import Job
 from .schema import in_order
-from .threads import IDLE_SECONDS, Options, Threads
+from .threads import Options, Threads
 
 T = TypeVar("T")
 
@@ -118,8 +118,7 @@ class SqliteStorage:
 
     `alone` says whether databases are opened for this process only, without WAL; None decides by the file system, and
     on Windows, which has no flock, always. With `rehearsal` every write function is called twice on the same data, as
-    what `rehearsal` made of it; only the second call counts. A database that nobody used for `idle` seconds is closed
-    until the next use, unless a lease of it is held or a bell listens.
+    what `rehearsal` made of it; only the second call counts.
     """
 
     schemes: Sequence[str] = ("sqlite",)
@@ -129,12 +128,11 @@ class SqliteStorage:
         *,
         clock: Clock | None = None,
         alone: bool | None = None,
-        idle: float = IDLE_SECONDS,
         rehearsal: Rehearsal | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._alone = alone
-        self._options = partial(Options, idle=idle, rehearsal=rehearsal)
+        self._options = partial(Options, rehearsal=rehearsal)
 
     async def open(self, place: Place, migrations: Sequence[Migration]) -> SqliteDatabase:
         """Open (or create) `<directory>/<name>.db` and bring its schema up to date.

@@ -20,14 +20,13 @@ from ..leases import Leases
 from .batches import Batches, Rehearsal
 from .bells import Bells
 from .connection import Connection
-from .files import OPEN, check_identity, identity
-from .jobs import Job, Outcome, attempt, deliver
+from .files import OPEN, identity
+from .jobs import Job, attempt, deliver
 from .schema import migrate
 
 BATCH = 256
 READERS = 2
 POLL_SECONDS = 0.25
-IDLE_SECONDS = 300.0
 BUSY_SECONDS = 10.0  # how long a statement waits for another process
 ALONE_SECONDS = 1.0  # how long opening waits for one that is about to close
 
@@ -38,15 +37,13 @@ class Options:
 
     steps: Sequence[Migration]
     alone: bool
-    idle: float
     rehearsal: Rehearsal | None
 
 
 class Threads:
     """Work off two queues until `stop`; None in a queue wakes. `alone`: one thread, one connection, one queue.
 
-    The file is opened by the first job. After `idle` seconds without one, while nothing listens and no lease is held,
-    it is closed and the threads end; the next job opens it again.
+    The first job is answered once the file is open, or with what kept it from being opened.
     """
 
     def __init__(self, path: Path, bells: Bells, leases: Leases, options: Options) -> None:
@@ -57,8 +54,6 @@ class Threads:
         self._options = options
         self._seen = 0
         self._polled = 0.0
-        self._used = 0.0
-        self._running = False
         self._writes: SimpleQueue[Job | None] = SimpleQueue()
         self._reads: SimpleQueue[Job | None] = self._writes if options.alone else SimpleQueue()
         self.accepting = Lock()
@@ -66,49 +61,29 @@ class Threads:
         self.closed: Future[None] = Future()
         self.closed.set_running_or_notify_cancel()  # so that a caller's cancellation does not reach it
         OPEN.append(str(path))  # before the first descriptor, which must not be closed under us either
+        Thread(target=self._run, name=f"halo-write-{path.stem}", daemon=True).start()
 
     def put(self, job: Job | None) -> None:
         """Take a job; only with `accepting` held, and none after `stop`."""
-        self._used = time.monotonic()
-        if not self._running:
-            Thread(target=self._run, name=f"halo-write-{self._path.stem}", daemon=True).start()
-            self._running = True
         (self._reads if job is not None and job.kind == "read" else self._writes).put(job)
 
     def stop(self) -> None:
         """Take no more; `closed` is done when what was taken is."""
         with self.accepting:
-            if self._running and not self.stopping:
-                self._writes.put(None)
-            elif not self.stopping:
-                self._end()
             self.stopping = True
+            self._writes.put(None)
 
     def _run(self) -> None:
-        while True:
-            ended = attempt(self._work)
-            with self.accepting:
-                if ended.error is not None:
-                    self._refuse(ended)
-                if self._writes.empty() and self._reads.empty():
-                    self._running = False
-                    if self.stopping:
-                        self._end()
-                    return
-
-    def _end(self) -> None:
+        opening = self._writes.get()
+        opened = attempt(self._open)
+        if opening is not None:
+            deliver([opening], [opened])
+        if opened.error is None:
+            self._work(opened.result)
         OPEN.remove(str(self._path))
         self.closed.set_result(None)
 
-    def _refuse(self, outcome: Outcome) -> None:
-        """Answer all that waits with what is wrong."""
-        for queue in (self._writes, self._reads):
-            while not queue.empty():
-                if (job := queue.get()) is not None:
-                    deliver([job], [outcome])
-
     def _open(self) -> Connection:
-        check_identity(self._path, self._identity)
         had_wal = os.path.exists(f"{self._path}-wal")
         connection = Connection(self._path, busy_seconds=ALONE_SECONDS if self._options.alone else BUSY_SECONDS)
         try:
@@ -120,18 +95,16 @@ class Threads:
         except BaseException:
             connection.close(keep_wal=had_wal)  # a file that is refused is not changed, by a checkpoint neither
             raise
-        self._bells.ring()  # they listen since before, and others may have committed
         return connection
 
-    def _work(self) -> None:
-        """Open, do what waits until nothing more is to come, close."""
-        connection = self._open()
+    def _work(self, connection: Connection) -> None:
+        """Do what waits until nothing more is to come, and close."""
         batches = Batches(connection, self._identity, rehearsal=self._options.rehearsal)
         readers = [] if self._options.alone else [Thread(target=self._read, daemon=True) for _ in range(READERS)]
         for reader in readers:
             reader.start()
         try:
-            while not self._is_done(connection):
+            while not (self.stopping and self._writes.empty()):
                 self._turn(connection, batches)
         finally:
             for _ in readers:
@@ -141,13 +114,6 @@ class Threads:
             batches.run([self._leases.resign])
             connection.close()
             self._leases.leave()
-
-    def _is_done(self, connection: Connection) -> bool:
-        with self.accepting:
-            if self.stopping or not self._writes.empty():
-                return self._writes.empty()
-        in_use = self._bells or time.monotonic() - self._used < self._options.idle
-        return not in_use and attempt(partial(connection.read, self._leases.are_free)).result is True
 
     def _turn(self, connection: Connection, batches: Batches) -> None:
         """Do what waits. Nothing of it is kept in memory afterwards."""
@@ -171,10 +137,8 @@ class Threads:
     def _take(self) -> list[Job]:
         """Wait for work or to be woken, then take all that waits, up to a batch."""
         items: list[Job | None] = []
-        idle = self._options.idle
-        left = self._used + idle - time.monotonic()
         with suppress(Empty):
-            items.append(self._writes.get(timeout=POLL_SECONDS if self._bells else left if left > 0 else idle))
+            items.append(self._writes.get(timeout=POLL_SECONDS if self._bells else None))
             while len(items) < BATCH:
                 items.append(self._writes.get_nowait())
         return [item for item in items if item is not None]
