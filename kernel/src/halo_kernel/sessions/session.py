@@ -158,6 +158,7 @@ class LiveSession:
             withdrawn = False
         if withdrawn:
             self._seat.database.notify("outbox")
+            await self._settle()
         elif self._turn is not None and row <= max(self._turn.numbers):
             self._turn.token.request("cancelled")
         self.stir()
