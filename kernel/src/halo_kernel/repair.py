@@ -23,7 +23,8 @@ def repair_history(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def _without_empty(message: Message) -> Message:
-    return Message(message.role, tuple(b for b in message.content if not (isinstance(b, Text) and not b.text.strip())))
+    kept = tuple(block for block in message.content if type(block) is not Text or block.text.strip())
+    return message if len(kept) == len(message.content) else Message(message.role, kept)
 
 
 def _paired(messages: Sequence[Message]) -> list[Message]:
