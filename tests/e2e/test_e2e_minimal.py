@@ -64,7 +64,7 @@ def test_each_hint_leads_on_to_an_answer(minimal: Installed, page: Page) -> None
     from playwright.sync_api import expect
 
     person = minimal.person
-    assert person.run("--help").out.splitlines()[2] == "commands: doctor, plugins, serve"
+    assert person.run("--help").out.splitlines()[2] == "commands: serve"
     opened(person, page)
     page.get_by_test_id("open-folder").click()
     ask(page, "Which files are here?")
@@ -89,15 +89,19 @@ def test_each_hint_leads_on_to_an_answer(minimal: Installed, page: Page) -> None
     expect(page.get_by_test_id("turn-end").last).to_have_attribute("data-outcome", "succeeded")
 
 
-def test_doctor_and_plugins_work_alone(minimal: Installed) -> None:
-    """`halo doctor` names the model that is missing with what to install, and `halo plugins` lists both."""
+def test_the_commands_for_people_can_be_added(minimal: Installed) -> None:
+    """Without them `halo` says what to install; then `halo doctor` does the same for models, and `halo plugins` lists."""
+    done = minimal.person.run("plugins")
+    assert (done.code, done.out) == (1, "")
+    assert "there is no command 'plugins'" in done.err and "pip install halo-cli" in done.err
+    minimal.pip_install("plugins/api", "plugins/cli")
     done = minimal.person.run("doctor")
     assert done.code == 1
     assert "BAD  models: no model can answer here" in done.out
     assert "pip install halo-offline" in done.out
     listed = minimal.person.run("plugins")
     assert (listed.code, listed.err) == (0, "")
-    assert re.findall(r"^(\w+): loaded", listed.out, re.MULTILINE) == ["sqlite", "web"]
+    assert re.findall(r"^(\w+): loaded", listed.out, re.MULTILINE) == ["api", "cli", "sqlite", "web"]
 
 
 @in_chromium

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -197,6 +198,11 @@ def named(rows: list[dict[str, Any]], animals: list[Animal]) -> None:
         assert row["advice"] or animal.state == "loaded", row
 
 
+def only_progress(text: str) -> bool:
+    """Tell whether nothing stands there but how long something takes."""
+    return all(re.fullmatch(r"(Waiting for the server|Looking) … \d+ s", line) for line in text.splitlines())
+
+
 def test_help_and_version_import_none(person: Halo) -> None:
     """Both work at once, and `--help` lists the commands of the site directory beside those of the environment."""
     assert person.run("--version", seconds=10).code == 0
@@ -209,7 +215,7 @@ def test_help_and_version_import_none(person: Halo) -> None:
 def test_plugins_names_each_culprit(person: Halo) -> None:
     """`halo plugins` without a server: each broken one has its state, reason, place and advice; the rest are loaded."""
     done = person.run("plugins", "list", "--json", seconds=SECONDS)
-    assert (done.code, done.err) == (0, "")
+    assert done.code == 0 and only_progress(done.err)
     rows = json.loads(done.out)
     named(rows, [animal for animal in [*ZOO, KEEPER] if animal.name not in LATE])
     ours = {"api", "cli", "offline", "openai", "signin", "sqlite", "tools", "web", "workspace"}
@@ -219,7 +225,7 @@ def test_plugins_names_each_culprit(person: Halo) -> None:
 def test_doctor_names_each_culprit(person: Halo) -> None:
     """`halo doctor` ends with 1 and names what is broken with distribution and version; its other checks are well."""
     done = person.run("doctor", "--json", seconds=SECONDS)
-    assert (done.code, done.err) == (1, "")
+    assert done.code == 1 and only_progress(done.err)
     bad = [check for check in json.loads(done.out)["checks"] if not check["ok"] and check["name"] != "sandbox"]
     assert {check["name"] for check in bad} == {"plugins"}
     for animal in ZOO:

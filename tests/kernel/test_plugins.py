@@ -18,6 +18,7 @@ from halo_kernel import PluginFailed, Section, hook, hookspecs
 from halo_kernel.hooks import Hooks
 from halo_kernel.plugins import Plugin, Plugins
 from halo_kernel.settings import AgentSettings
+from halo_kernel.sites import read_sets, site_folders
 
 HEALTHY = """
 from halo_kernel import Section, hook
@@ -331,6 +332,15 @@ def test_the_first_copy_on_the_path_counts(zoo: Zoo, tmp_path: Path) -> None:
     plugins = Plugins(path=[str(zoo.folder), str(later)])
     plugins.load()
     assert (row(plugins, "ape").state, row(plugins, "ape").version) == ("loaded", "2.0")
+
+
+@pytest.mark.parametrize("text", ["", "x", "1", "1 2 3", "\ufffd 1"])
+def test_a_pointer_that_is_no_pointer_is_the_empty_set(tmp_path: Path, text: str) -> None:
+    """Whatever stands in the file, discovery goes on with what the environment has."""
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "current").write_text(text)
+    assert read_sets(tmp_path) == (0, 0)
+    assert site_folders(tmp_path) == [str(tmp_path / "plugins")]
 
 
 # what a person wants

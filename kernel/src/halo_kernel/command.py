@@ -1,4 +1,4 @@
-"""The command `halo`: its own verbs, and those that plugins add, each imported only when it is called."""
+"""The command `halo`: its own `serve`, and what plugins add, each imported only when it is called."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from . import __version__
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "halo.commands"
-OWN = ("doctor", "plugins", "serve")
+OWN = "serve"
 Command = Callable[[Sequence[str]], int]
 
 
@@ -81,7 +80,7 @@ def _found() -> Mapping[str, list[EntryPoint]]:
 
 
 def _help() -> str:
-    names = sorted({*OWN, *_found()})
+    names = sorted({OWN, *_found()})
     return "\n".join(
         [
             "usage: halo COMMAND [OPTION ...]",
@@ -95,17 +94,15 @@ def _help() -> str:
 
 
 def _find(name: str) -> Command:
-    if name in OWN:
-        own: Command = serve if name == "serve" else getattr(import_module(".verbs", __package__), name)
-        return own
+    if name == OWN:
+        return serve
     found = _found()
     entries = found.get(name, [])
     if not entries:
         from .manifests import suggest
 
-        raise HaloError(
-            f"there is no command {name!r}{suggest(name, [*found, *OWN])}", advice="`halo --help` lists them"
-        )
+        advice = "`halo --help` lists them, and `pip install halo-cli` brings those that people use"
+        raise HaloError(f"there is no command {name!r}{suggest(name, [*found, OWN])}", advice=advice)
     if len(entries) > 1:
         owners = " and ".join(sorted(entry.dist.name if entry.dist else entry.value for entry in entries))
         raise HaloError(f"the command {name!r} is claimed by {owners}", advice="uninstall one of them")

@@ -24,10 +24,10 @@ def default_home(env: Mapping[str, str]) -> Path:
     return Path(named).expanduser().absolute() if named else Path.home() / ".halo"
 
 
-def read_sets(folder: Path) -> tuple[int, int]:
-    """Return the numbers of the set that counts and of the former one."""
+def read_sets(home: Path) -> tuple[int, int]:
+    """Return the numbers of the set of plugins that counts in a home and of the former one."""
     try:
-        now, former = (folder / POINTER).read_text(encoding="ascii").split()
+        now, former = (home / FOLDER / POINTER).read_text(encoding="ascii").split()
         return int(now), int(former)
     except (OSError, ValueError):
         return 0, 0
@@ -36,7 +36,7 @@ def read_sets(folder: Path) -> tuple[int, int]:
 def site_folders(home: Path) -> Sequence[str]:
     """Return the folders of a home that come after those of the environment."""
     folder = home / FOLDER
-    return [path for path in (str(folder / str(read_sets(folder)[0])), str(folder)) if os.path.isdir(path)]
+    return [path for path in (str(folder / str(read_sets(home)[0])), str(folder)) if os.path.isdir(path)]
 
 
 def add_sites(home: Path) -> None:

@@ -1,1 +1,1 @@
-"""Commands for people: up, run, init, sessions, settings, status, stop, logs. The plugin adds no hook, only commands."""
+"""Commands for people, and no hook: up, run, init, sessions, settings, plugins, doctor, status, stop, logs."""

@@ -21,16 +21,24 @@ from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-from .errors import BadInput, Conflict, HaloError, NotFound
-from .locks import locked
-from .plugins import GROUP
-from .presence import is_served
-from .secrets import ensure_home, write_secret
-from .sites import FOLDER, POINTER, find_distributions, normal_name, read_sets, site_folders
+from halo_kernel import (
+    BadInput,
+    Conflict,
+    HaloError,
+    NotFound,
+    ensure_home,
+    is_served,
+    locked,
+    read_sets,
+    write_secret,
+)
 
 TRY_SECONDS = 120.0
-_LOCK = f".{POINTER}.lock"
+_FOLDER = "plugins"
+_POINTER = "current"  # see `read_sets`
+_LOCK = f".{_POINTER}.lock"
 _FROZEN = bool(getattr(sys, "frozen", False))
 _STAYS = "the plugins stay as they were: "
 
@@ -55,20 +63,20 @@ def remove(home: Path, names: Sequence[str]) -> None:
     """Take out distributions that were installed here. Raises `NotFound`, and `Conflict` when others need them."""
     with _new_set(home) as new:
         for name in names:
-            if normal_name(name) not in _versions([str(new)]):
+            if canonicalize_name(name) not in _versions([str(new)]):
                 advice = f"`pip uninstall {name}` takes it out of the environment, if it is there"
                 raise NotFound(f"{_STAYS}`halo plugins` has installed no {name}", advice=advice)
-            _take_out([normal_name(name)], new)
+            _take_out([canonicalize_name(name)], new)
 
 
 def roll_back(home: Path) -> Sequence[str]:
     """Let the former set count again, and this one be the former; return what is in it. Raises `NotFound`."""
-    folder = home / FOLDER
-    now, former = read_sets(folder)
+    folder = home / _FOLDER
+    now, former = read_sets(home)
     if now == former:
         raise NotFound("there is no former set of plugins to go back to")
     with locked(folder / _LOCK):
-        write_secret(folder / POINTER, f"{former} {now}\n")
+        write_secret(folder / _POINTER, f"{former} {now}\n")
     return [f"{name} {version}" for name, version in _versions([str(folder / str(former))]).items()]
 
 
@@ -78,6 +86,8 @@ def laid_out(home: Path, words: Sequence[str], *, parent: Path | None = None) ->
 
     Raises `HaloError` when pip or uv fails, `BadInput` when there is no plugin in it.
     """
+    from halo_kernel import Plugins
+
     environment, command = _environment(home), _installer(words)
     with tempfile.TemporaryDirectory(dir=parent, prefix=".") as room:
         fixed, folder = Path(room, "constraints.txt"), Path(room, "site")
@@ -86,23 +96,23 @@ def laid_out(home: Path, words: Sequence[str], *, parent: Path | None = None) ->
         pins = re.findall(r"^ \+ (\S+)==(\S+)", told, re.MULTILINE)  # uv's words; pip's are `Would install a-1 b-2`
         for line in re.findall(r"^Would install (.+)", told, re.MULTILINE):
             pins += [each.rpartition("-")[::2] for each in line.split() if "-" in each]
-        exact = [f"{name}=={version}" for name, version in pins if normal_name(name) not in environment]
+        exact = [f"{name}=={version}" for name, version in pins if canonicalize_name(name) not in environment]
         _run([*command, "--no-deps", "--target", str(folder), *words, *exact])
         shutil.rmtree(folder / "bin", ignore_errors=True)  # this, and the next, would hold absolute paths
         for origin in folder.glob("*.dist-info/direct_url.json"):
             origin.unlink()
-        if not find_distributions(GROUP, [str(folder)]):
+        if not Plugins(path=[str(folder)]).discover():
             raise BadInput(f"there is no plugin in {' '.join(words)}", advice="Halo's own are named halo-…")
         yield str(folder)
 
 
 def _environment(home: Path) -> Mapping[str, str]:
     """Return the versions of the distributions of the environment, which come before those of a home."""
-    return _versions([each for each in sys.path if each not in site_folders(home)])
+    return _versions([each for each in sys.path if home / _FOLDER not in (Path(each), Path(each).parent)])
 
 
 def _versions(path: Sequence[str]) -> Mapping[str, str]:
-    found = [(normal_name(each.name), each.version) for each in Distribution.discover(path=list(path))]
+    found = [(canonicalize_name(each.name), each.version) for each in Distribution.discover(path=list(path))]
     return dict(reversed(found))  # of two copies the first counts
 
 
@@ -136,17 +146,17 @@ def _try_out(fresh: Collection[str], new: Path) -> None:
     except ValueError as error:
         raise HaloError(f"{_STAYS}one ended the process that loaded them") from error
     for each in found:
-        if each["faults"] and normal_name(each["distribution"]) in fresh:
+        if each["faults"] and canonicalize_name(each["distribution"]) in fresh:
             raise HaloError(f"{_STAYS}{each['distribution']} {each['version']}: {each['faults'][0]}")
 
 
 @contextmanager
 def _new_set(home: Path) -> Generator[Path]:
     """Yield a copy of the set that counts, to be changed; it counts when the context ends well."""
-    folder = ensure_home(home) / FOLDER
+    folder = ensure_home(home) / _FOLDER
     folder.mkdir(exist_ok=True)
     with locked(folder / _LOCK):
-        now, former = read_sets(folder)
+        now, former = read_sets(home)
         present = {int(each.name) for each in folder.iterdir() if each.name.isdecimal()}
         new = folder / str(max(now, former, *present) + 1)
         try:
@@ -157,9 +167,9 @@ def _new_set(home: Path) -> Generator[Path]:
             _refuse_gaps(new, {**_versions([str(new)]), **_environment(home)})
             if hasattr(os, "sync"):
                 os.sync()  # what is named must be there after a power cut
-            write_secret(folder / POINTER, f"{new.name} {now}\n")
+            write_secret(folder / _POINTER, f"{new.name} {now}\n")
         finally:
-            kept = {*read_sets(folder), *(present if is_served(home) else ())}  # a server may import from an older one
+            kept = {*read_sets(home), *(present if is_served(home) else ())}  # a server may import from an older one
             for each in {*present, int(new.name)} - kept:
                 shutil.rmtree(folder / str(each), ignore_errors=True)
 
@@ -168,7 +178,7 @@ def _refuse_gaps(new: Path, present: Mapping[str, str]) -> None:
     """Raise `Conflict` when a distribution of a set does not find what it needs."""
     for each in Distribution.discover(path=[str(new)]):
         for wanted in map(Requirement, each.requires or ()):
-            found = present.get(normal_name(wanted.name), "")
+            found = present.get(canonicalize_name(wanted.name), "")
             applies = wanted.marker is None or wanted.marker.evaluate({"extra": ""})
             if applies and not (found and wanted.specifier.contains(found, prereleases=True)):
                 raise Conflict(f"{_STAYS}{each.name} {each.version} needs {wanted}, and there is {found or 'none'}")
@@ -177,7 +187,7 @@ def _refuse_gaps(new: Path, present: Mapping[str, str]) -> None:
 def _take_out(names: Collection[str], folder: Path) -> None:
     """Delete the files of distributions, and the folders that this leaves empty."""
     for distribution in Distribution.discover(path=[str(folder)]):
-        files = (distribution.files or ()) if normal_name(distribution.name) in names else ()
+        files = (distribution.files or ()) if canonicalize_name(distribution.name) in names else ()
         for path in [Path(os.path.normpath(folder / each)) for each in files]:
             if folder in path.parents:
                 path.unlink(missing_ok=True)

@@ -1,0 +1,139 @@
+"""`halo plugins`: which plugins there are and how they do, and changing which are there."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, redirect_stdout
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
+
+from halo_kernel import NotFound, add_sites, default_home, is_served
+
+from .installs import install, laid_out, remove, roll_back
+from .progress import waiting
+from .terminal import answer
+from .workspaces import reach
+
+if TYPE_CHECKING:
+    from halo_kernel import Plugin
+
+Row = Mapping[str, Any]
+_LOOKS = ("list", "check")
+_NAMED = ("enable", "disable", "install", "remove")
+
+
+def command(argv: Sequence[str]) -> int:
+    """List plugins, check them, change which are there; exit code 1 when a check finds something."""
+    options = _options(argv)
+    logging.disable()  # what a log would tell is in the answer
+    home, verb, names = default_home(os.environ), str(options.verb), list[str](options.names)
+    if verb not in _LOOKS:
+        for line in _changed(home, verb, names):
+            answer(line)
+        return 0
+    rows = _listed(names) if verb == "list" else _checked(home, names)
+    answer(json.dumps(rows, ensure_ascii=False, indent=2) if options.json else "\n".join(map(_shown, rows)))
+    return 1 if any(row["state"] == "fails" for row in rows) else 0
+
+
+def _options(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="halo plugins", description="List plugins, check them, change them.")
+    verbs = (*_LOOKS, "rollback", *_NAMED)
+    parser.add_argument("verb", nargs="?", choices=verbs, default="list", help="what to do (default: list)")
+    what = "plugins; to install or check, distributions, wheels and folders too"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=what)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_intermixed_args(list(argv))
+    if options.verb in _NAMED and not options.names:
+        parser.error(f"{options.verb} needs a NAME")
+    return options
+
+
+def _listed(names: Sequence[str]) -> Sequence[Row]:
+    with reach() as client:
+        rows: list[Row] = client.get("/api/server")["plugins"]
+    _refuse_unknown(names, [row["name"] for row in rows])
+    return [row for row in rows if row["name"] in (names or row["name"])]
+
+
+def _checked(home: Path, names: Sequence[str]) -> Sequence[Row]:
+    """Return how plugins do: by name, in a wheel or project, or in a folder of distributions; else all."""
+    from halo_kernel import Plugins, judge
+
+    add_sites(home)
+    paths = [name for name in names if os.sep in name]
+    with ExitStack() as stack, redirect_stdout(sys.stderr):  # what a plugin prints is no answer
+        for name in paths:
+            is_set = os.path.isdir(name) and not {"pyproject.toml", "setup.py"} & {*os.listdir(name)}
+            sys.path.insert(0, os.path.abspath(name) if is_set else stack.enter_context(laid_out(home, [name])))
+        inside = [each.name for each in Plugins(path=sys.path[: len(paths)]).discover()]
+        plugins = Plugins()
+        plugins.load(only=[*{*names} - {*paths}, *inside] if names else None)
+        verdicts = [judge(each) for each in plugins.list() if each.state != "disabled"]
+    return [{"state": "fails" if each.faults or each.remarks else "passes", **to_builtins(each)} for each in verdicts]
+
+
+def _shown(row: Row) -> str:
+    took = f", imported in {row['seconds']:.2f} s" if row["seconds"] else ""
+    facts = [f"{what}: {', '.join(row[what])}" for what in ("hooks", "capabilities") if row[what]]
+    told = [row.get("reason"), row.get("advice") and f"what to do: {row['advice']}"]
+    head = f"{row['name']}: {row['state']} ({row['distribution']} {row['version']}{took})"
+    return "\n  ".join(filter(None, (head, *told, *row.get("faults", ()), *row.get("remarks", ()), *facts)))
+
+
+def _changed(home: Path, verb: str, names: Sequence[str]) -> Iterator[str]:
+    """Do what changes the plugins of a home, and yield what to say of it."""
+    known = _present(home)
+    if verb == "install":
+        yield f"Installing {', '.join(names)}, and trying it in a process of its own …"
+        with waiting("Installing"):
+            fresh = install(home, names)
+        yield f"Installed: {', '.join(fresh)}. `halo plugins rollback` goes back."
+        for name, plugin in _present(home).items():
+            if new := {*plugin.capabilities} - {*(known[name].capabilities if name in known else ())}:
+                yield f"{name} says that it may reach what it did not before: {', '.join(sorted(new))}."
+    elif verb == "rollback":
+        yield f"The former set counts again: {', '.join(roll_back(home)) or 'nothing'}. Once more undoes this."
+    elif verb == "remove":
+        remove(home, [known[name].distribution if name in known else name for name in names])
+        yield f"Removed: {', '.join(names)}. `halo plugins rollback` goes back."
+    else:
+        _refuse_unknown(names, list(known))
+        _switch(home, {*names}, on=verb == "enable")
+        yield f"{', '.join(names)}: {verb}d."
+    restart = "Restart the server to use it: `halo stop`, then start it."
+    yield restart if is_served(home) else "This counts from the next start on."
+
+
+def _present(home: Path) -> Mapping[str, Plugin]:
+    """Return the plugins that are installed now, by name."""
+    from halo_kernel import Plugins
+
+    add_sites(home)
+    return {each.name: each for each in Plugins().discover()}
+
+
+def _switch(home: Path, names: set[str], *, on: bool) -> None:
+    from halo_kernel import PluginSettings, load_kernel_settings
+
+    settings = load_kernel_settings(home, os.environ)
+    now = settings.of(PluginSettings)
+    disabled = {*now.disabled} - names if on else {*now.disabled, *names}
+    enabled = {*now.enabled, *(names if now.require_enable else ())} if on else {*now.enabled} - names
+    settings.write({"plugins.enabled": sorted(enabled) or None, "plugins.disabled": sorted(disabled) or None})
+
+
+def _refuse_unknown(names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f", did you mean {near[0]}?" if near else ""
+            raise NotFound(f"there is no plugin {name}{hint}", advice="`halo plugins` lists them")
