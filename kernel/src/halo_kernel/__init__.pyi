@@ -1,0 +1,41 @@
+# What type checkers see of the lazy names in `__init__.py`; a test holds both to the same set.
+from .access import fold_access as fold_access
+from .access import parse_access as parse_access
+from .access import permits as permits
+from .client import Client as Client
+from .client import connect as connect
+from .client import find_server as find_server
+from .clock import SystemClock as SystemClock
+from .contracts import *  # noqa: F403
+from .errors import *  # noqa: F403
+from .folds import History as History
+from .folds import Item as Item
+from .folds import View as View
+from .hookspecs import hook as hook
+from .locks import locked as locked
+from .plugins import Plugin as Plugin
+from .plugins import Plugins as Plugins
+from .presence import is_served as is_served
+from .presence import read_presence as read_presence
+from .records import *  # noqa: F403
+from .repair import repair_history as repair_history
+from .runtime import Kernel as Kernel
+from .secrets import ensure_home as ensure_home
+from .secrets import write_secret as write_secret
+from .settings import AgentSettings as AgentSettings
+from .settings import EgressSettings as EgressSettings
+from .settings import LimitSettings as LimitSettings
+from .settings import LogSettings as LogSettings
+from .settings import ModelSettings as ModelSettings
+from .settings import PluginSettings as PluginSettings
+from .settings import ServerSettings as ServerSettings
+from .settings import SessionSettings as SessionSettings
+from .settings import SettingsField as SettingsField
+from .settings import load_kernel_settings as load_kernel_settings
+from .sites import add_sites as add_sites
+from .sites import default_home as default_home
+from .sites import read_sets as read_sets
+from .sqlite import is_own_file as is_own_file
+from .testing.checks import judge as judge
+
+__version__: str
