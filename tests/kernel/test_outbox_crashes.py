@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from halo_kernel import (
     OPERATOR,
@@ -99,6 +100,7 @@ async def look(halo: Workbench) -> None:
             assert (texts, states) == ((["aa", "bb"], ["sent", "sent"]) if kind in found else ([], [])), kind
 
 
+@pytest.mark.timeout(300)  # two processes for each point, one after the other
 def test_a_kill_between_pending_sending_and_sent(crash_points: CrashPoints) -> None:
     """Whatever commit a process dies at, the next one brings each delivery to its end as its guarantee says."""
     died = crash_points(send, look, prepare=make_workspace)
@@ -239,6 +241,7 @@ async def nothing(halo: Workbench) -> None:
     await begin(halo)
 
 
+@pytest.mark.timeout(300)
 def test_a_kill_between_intent_effect_and_mark(crash_points: CrashPoints) -> None:
     """Killed at any point, and repeated: one message, one answer, one notice, one finished row."""
     died = crash_points(take_an_order, count, prepare=nothing)

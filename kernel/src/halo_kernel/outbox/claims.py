@@ -80,12 +80,11 @@ def settle(tx: Tx, session: str, *, at: int) -> None:
 
 def quiescent(tx: Tx, root: str) -> bool:
     """Tell whether nothing in a tree runs, waits for a person, or would start a run."""
-    busy = tx.one(
+    return not tx.one(
         "SELECT 1 FROM runs WHERE root = ? UNION ALL SELECT 1 FROM inbox i JOIN sessions s ON s.id = i.session JOIN"
         " sessions r ON r.id = s.root WHERE r.id = ? AND r.parked = 0 AND i.state = 'waiting' LIMIT 1",
         (root, root),
     )
-    return busy is None
 
 
 def _pay(tx: Tx, session: str, held: _Held, *, text: str, reason: Settlement, at: int) -> None:
