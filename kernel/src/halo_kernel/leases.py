@@ -71,7 +71,7 @@ class Leases:
     async def take(self, name: str) -> HeldLease:
         """Take a lease, or raise `LeaseHeld` when a living member holds it."""
         while True:
-            lease = await self._database.write(partial(self._claim, name=name))
+            lease = await self._database.write(partial(self._claim, name=name, now=self._clock.now()))
             if lease.member == self._member:
                 return lease
             if self._is_alive(lease.member):
@@ -81,7 +81,7 @@ class Leases:
             with suppress(OSError):
                 (self._folder / lease.member).unlink()
 
-    def _claim(self, tx: Tx, name: str) -> HeldLease:
+    def _claim(self, tx: Tx, name: str, now: int) -> HeldLease:
         """Take the lease when it is free; return it as its holder has it."""
         member = self._join()
         holder, epoch = tx.one("SELECT member, epoch FROM leases WHERE name = ?", (name,)) or (None, 0)
@@ -89,7 +89,7 @@ class Leases:
             holder, epoch = member, epoch + 1
             tx.execute(
                 "INSERT INTO members(id, host, pid, started) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
-                (member, socket.gethostname(), os.getpid(), self._clock.now()),
+                (member, socket.gethostname(), os.getpid(), now),
             )
             tx.execute(
                 "INSERT INTO leases(name, member, epoch) VALUES (?, ?, ?)"
