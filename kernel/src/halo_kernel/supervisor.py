@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
+from .contracts import Bell
 from .log import logger
 
 T = TypeVar("T")
@@ -54,6 +55,18 @@ async def bounded(work: Awaitable[T], *, name: str, seconds: float) -> T:
         return task.result()
     finally:
         await end_task(task, name=name, within=1.0)
+
+
+async def at_bell(bell: Bell, work: Callable[[], Awaitable[float | None]]) -> None:
+    """Do `work` now, and again whenever the bell rings or the seconds that it returned are over, until cancelled."""
+    try:
+        while True:
+            seconds = await work()
+            ringing = asyncio.ensure_future(bell.wait())
+            await asyncio.wait({ringing}, timeout=seconds)
+            await end_task(ringing, name="bell", within=1.0)
+    finally:
+        bell.close()
 
 
 def _forget(task: asyncio.Task[Any]) -> None:

@@ -16,7 +16,7 @@ from .records import AgentSpec, WorkspaceInfo
 from .records.storable import storable_text
 from .schema import WORKSPACE
 from .sessions.seat import Seat
-from .supervisor import end_task
+from .supervisor import at_bell
 
 IDLE_SECONDS = 300.0
 _LOOK_SECONDS = 60.0
@@ -121,16 +121,13 @@ class Workspaces:
 
     async def watch(self, recover: Callable[[], Awaitable[None]]) -> None:
         """Recover now and then, and when another process is busy, whose duties go on when it ends; close the idle."""
-        bell = self._registry.listen("busy")
-        try:
-            while True:
-                ringing = asyncio.ensure_future(bell.wait())
-                await asyncio.wait({ringing}, timeout=_LOOK_SECONDS)
-                await end_task(ringing, name="busy bell", within=1.0)
-                await recover()
-                await self.close_idle()
-        finally:
-            bell.close()
+
+        async def look() -> float:
+            await recover()
+            await self.close_idle()
+            return _LOOK_SECONDS
+
+        await at_bell(self._registry.listen("busy"), look)
 
     async def close_idle(self) -> None:
         """Close every workspace that nobody has used for five minutes, no session is in memory of, and owes nothing."""

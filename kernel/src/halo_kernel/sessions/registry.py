@@ -64,8 +64,8 @@ class Sessions:
     async def _find(self, seat: Seat, session: str, principal: Principal) -> None:
         """Raise `NotFound` unless the session is the principal's; one in memory is known without asking."""
         live = seat.sessions.get(session)
-        if live is None or (live.info.principal, live.info.principal_kind) != (principal.name, principal.kind):
-            await seat.database.read(lambda tx: rows.find(tx, session, workspace=seat.workspace, principal=principal))
+        if live is None or rows.owner_of(live.info) != (principal.name, principal.kind):
+            await seat.database.read(lambda tx: rows.load(tx, session, workspace=seat.workspace, principal=principal))
 
     async def create(
         self,
@@ -100,7 +100,7 @@ class Sessions:
         seat = await self._seat_of(workspace)
 
         def look(tx: Tx) -> tuple[View, str]:
-            rows.find(tx, session, workspace=seat.workspace, principal=principal)
+            rows.load(tx, session, workspace=seat.workspace, principal=principal)
             view, seq = folded(tx, session, View)
             return view, make_cursor(journal_of(tx, session)[0], seq)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from ..contracts import Row, Tx, Value
+from ..contracts import Row, Tx
 from ..errors import BadInput, Conflict, NotFound
 from ..inbox import input_of, prepared, waiting
 from ..journal import append
@@ -18,6 +18,7 @@ from ..questions import supersede
 from ..records import (
     Event,
     Principal,
+    PrincipalKind,
     SessionCreated,
     SessionInfo,
     SessionMoved,
@@ -92,22 +93,18 @@ def check_directory(workspace: WorkspaceInfo, directory: str) -> str:
     return "" if real == root else os.path.relpath(real, root)
 
 
-def find(tx: Tx, session: str, *, workspace: WorkspaceInfo, principal: Principal) -> SessionInfo:
-    """Return a session of `principal`. Raises `NotFound`, for a foreign one too."""
-    owner = (principal.name, principal.kind)
-    return _one(tx, session, " AND s.principal = ? AND s.principal_kind = ?", owner, workspace)
-
-
-def load(tx: Tx, session: str, *, workspace: WorkspaceInfo) -> SessionInfo:
-    """Return a session for the kernel's own use, whosever it is. Raises `NotFound`."""
-    return _one(tx, session, "", (), workspace)
-
-
-def _one(tx: Tx, session: str, more: str, args: Sequence[Value], workspace: WorkspaceInfo) -> SessionInfo:
-    row = tx.one(f"{_SELECT} WHERE s.id = ? AND s.deleted_at IS NULL{more}", (session, *args))
-    if row is None:
+def load(tx: Tx, session: str, *, workspace: WorkspaceInfo, principal: Principal | None = None) -> SessionInfo:
+    """Return a session, of `principal` if one is given. Raises `NotFound`, for a foreign one too."""
+    row = tx.one(f"{_SELECT} WHERE s.id = ? AND s.deleted_at IS NULL", (session,))
+    info = None if row is None else _info(row, workspace)
+    if info is None or (principal is not None and owner_of(info) != (principal.name, principal.kind)):
         raise NotFound(f"there is no session {session} in this workspace")
-    return _info(row, workspace)
+    return info
+
+
+def owner_of(info: SessionInfo) -> tuple[str, PrincipalKind]:
+    """Return the name and kind of the principal whose session it is."""
+    return info.principal, info.principal_kind
 
 
 def newest(

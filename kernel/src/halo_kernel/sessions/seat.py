@@ -17,7 +17,7 @@ from ..log import logger
 from ..questions import expire
 from ..records import Access, AgentSpec, Event, SessionInfo, ToolSpec, WorkspaceInfo
 from ..scopes import Scope
-from ..supervisor import end_task
+from ..supervisor import at_bell
 from ..turns import Place
 
 if TYPE_CHECKING:
@@ -51,19 +51,16 @@ class Seat(Place):
 
     async def watch_questions(self, wake: Callable[[Seat, str], Awaitable[object]]) -> None:
         """Settle every question whose time is over, and let its session go on."""
-        bell = self.database.listen("questions")
-        try:
-            while True:
-                now = self.clock.now()
-                events, later = await self.database.write(partial(expire, now=now))
-                self.tell(events)
-                for event in events:
-                    await wake(self, event.session)
-                ringing = asyncio.ensure_future(bell.wait())
-                await asyncio.wait({ringing}, timeout=None if later is None else max(0.0, (later - now) / 1000))
-                await end_task(ringing, name="questions bell", within=1.0)
-        finally:
-            bell.close()
+
+        async def look() -> float | None:
+            now = self.clock.now()
+            events, later = await self.database.write(partial(expire, now=now))
+            self.tell(events)
+            for event in events:
+                await wake(self, event.session)
+            return None if later is None else max(0.0, (later - now) / 1000)
+
+        await at_bell(self.database.listen("questions"), look)
 
     def tell(self, events: Sequence[Event]) -> None:
         """Tell followers, and the sessions that they are about, of events that are committed."""
@@ -110,13 +107,7 @@ class Seat(Place):
 
     async def watch_inbox(self) -> None:
         """Wake the sessions held here for which another process accepted a message."""
-        bell = self.database.listen("inbox")
-        try:
-            while True:
-                await bell.wait()
-                await self._look_around()
-        finally:
-            bell.close()
+        await at_bell(self.database.listen("inbox"), self._look_around)
 
     async def _look_around(self) -> None:
         try:
