@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -86,3 +87,13 @@ def is_served(home: Path) -> bool:
         return is_locked(home / _LOCK)
     except OSError:  # no home, or one that we may not use: whoever starts a kernel on it is told why
         return False
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process lives, or another one has its number now."""
+    try:
+        if os.name == "posix":  # elsewhere, to ask would end it
+            os.kill(pid, 0)
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)
+    return True

@@ -128,12 +128,13 @@ class Kernel:
         embedded: bool = False,
         clock: Clock | None = None,
         env: Mapping[str, str] | None = None,
+        stopping: asyncio.Event | None = None,
         **wanted: Unpack[Wanted],
     ) -> Kernel:
         """Bring up a kernel on `home`; it answers nothing yet and has recovered nothing.
 
-        `embedded` is a kernel for one command: no background duties. Raises `BadFile` for broken settings,
-        `StorageUnavailable`, `NewerData`.
+        `embedded` is a kernel for one command: no background duties. `stopping` is set by whoever wants it to end.
+        Raises `BadFile` for broken settings, `StorageUnavailable`, `NewerData`.
         """
         environment = os.environ if env is None else env
         ensure_home(home)
@@ -144,6 +145,7 @@ class Kernel:
         wanted["extra"] = {_ENGINE: _engine(), **wanted.get("extra", {})}
         plugins.load(**asdict(bare.of(PluginSettings)), **wanted)
         kernel = cls(home, clock=clock or SystemClock(), plugins=plugins, settings=bare, strict=strict)
+        kernel.stopping = stopping or kernel.stopping
         sections = kernel.hooks.collect(hookspecs.provide_settings)
         kernel.settings = load_settings(home, [*_SECTIONS, *sections], environment)
         try:

@@ -22,11 +22,11 @@ from ..runtime import Kernel
 from ..secrets import ensure_home
 from ..settings import LoadedSettings, LogSettings, ServerSettings, load_kernel_settings
 from .listening import address_of, bind, hush, is_loopback, serving, url_of
-from .signals import TOLD_TO_END, Deadline, parent_ended, stopped_by_signals
+from .signals import TOLD_TO_END, Deadline, on_signal, told_to_end
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Collection, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
     from pathlib import Path
     from typing import TextIO
 
@@ -66,48 +66,44 @@ def run(
                 field="server.host",
                 advice="Set a password with `halo password`, or leave the host at 127.0.0.1.",
             )
-        life = _Life(home=home, start=start, sock=sock, host=host or server.host, ready_fd=ready_fd, log=log)
+        life = _Life(host=host or server.host, sock=sock, ready_fd=ready_fd, parent_pid=parent_pid, log=log)
         stack.callback(life.deadline.met)
-        asyncio.run(life.live(parent_pid))
+        asyncio.run(life.live(start))
     return 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Life:
-    home: Path
-    start: Callable[[], Coroutine[Any, Any, Kernel]]
-    sock: socket.socket
     host: str
+    sock: socket.socket
     ready_fd: int | None
+    parent_pid: int | None
     log: TextIO | None
     deadline: Deadline = field(default_factory=Deadline)
 
-    async def live(self, parent_pid: int | None) -> None:
+    async def live(self, start: Callable[..., Coroutine[Any, Any, Kernel]]) -> None:
         """Start the kernel and serve it until something ends it, its start included."""
-        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        loop, stopping = asyncio.get_running_loop(), asyncio.Event()
 
-        def end() -> None:
+        def stop() -> None:
             self.deadline.begin(TOLD_TO_END)
-            loop.call_soon_threadsafe(stop.set)
+            loop.call_soon_threadsafe(stopping.set)
 
-        with stopped_by_signals(end):
-            ends: set[asyncio.Task[Any]] = {asyncio.create_task(stop.wait(), name="server.signal")}
-            if parent_pid is not None:
-                ends.add(asyncio.create_task(parent_ended(parent_pid), name="server.parent"))
-            starting = asyncio.create_task(self.start(), name="server.start")
-            await asyncio.wait({starting, *ends}, return_when=asyncio.FIRST_COMPLETED)
-            starting.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._serve(await starting, ends)
+        on_signal(stop)
+        told = asyncio.create_task(told_to_end(stopping, self.parent_pid), name="server.told")
+        told.add_done_callback(lambda _: stop())
+        starting = asyncio.create_task(start(stopping=stopping), name="server.start")
+        await asyncio.wait({starting, told}, return_when=asyncio.FIRST_COMPLETED)
+        starting.cancel()
+        with suppress(asyncio.CancelledError):
+            kernel = await starting
+            try:
+                await self._serve(kernel, told)
+            finally:
+                await kernel.close()
+                self.deadline.safe()
 
-    async def _serve(self, kernel: Kernel, ends: Collection[asyncio.Task[Any]]) -> None:
-        try:
-            await self._listen(kernel, ends)
-        finally:
-            await kernel.close()
-            self.deadline.safe()
-
-    async def _listen(self, kernel: Kernel, ends: Collection[asyncio.Task[Any]]) -> None:
+    async def _serve(self, kernel: Kernel, told: asyncio.Task[Any]) -> None:
         """Serve until something stops the server; streams and connections have ended when it returns."""
         _log_to_file(kernel.settings, self.log)  # again: the plugins' secrets are known now
         settings = kernel.settings.of(ServerSettings)
@@ -115,17 +111,14 @@ class _Life:
         presence = replace(face.presence, address=address_of(self.sock))
         async with serving(face.app, self.sock, stopping=kernel.stopping, root_path=settings.root_path) as server:
             try:
-                with published(self.home, presence):
-                    kernel.host.spawn("recovery", kernel.recover())
+                with published(kernel.home, presence):
+                    kernel.host.spawn("duties", kernel.work())
                     kernel.hooks.notify(runtime_started, host=kernel.host)
                     link = f"{presence.url}{settings.root_path}/auth/link?token={face.credentials.links.make('/')}"
                     self._announce(presence, link, has_password=settings.password is not None)
-                    asked = asyncio.create_task(kernel.stopping.wait(), name="server.stop")
-                    await asyncio.wait({server, asked, *ends}, return_when=asyncio.FIRST_COMPLETED)
-                    if not server.done():
-                        self.deadline.begin(TOLD_TO_END)
+                    await asyncio.wait({server, told}, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                self.deadline.begin()
+                self.deadline.begin(TOLD_TO_END if told.done() else 1)
                 asyncio.get_running_loop().set_exception_handler(hush)
 
     def _announce(self, presence: Presence, link: str, *, has_password: bool) -> None:

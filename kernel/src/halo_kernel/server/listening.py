@@ -26,18 +26,13 @@ def bind(host: str, port: int) -> socket.socket:
 
     Raises `Conflict` when the port is taken, `BadInput` when the host or port cannot be listened on.
     """
-    if not 0 <= port <= 65_535:
-        raise BadInput(f"The port must be between 0 and 65535, not {port}.", field="server.port")
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError) as error:
-        raise BadInput(f"This machine does not know the host {host!r}.", field="server.host") from error
-    family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)  # people's links lead to IPv4
-    every = str(address[0]) == "::" and socket.has_dualstack_ipv6()
-    try:
+        family, *_, address = min(found, key=lambda each: each[0] != socket.AF_INET)  # people's links lead to IPv4
+        every = address[0] == "::" and socket.has_dualstack_ipv6()
         return socket.create_server((str(address[0]), port), family=family, backlog=512, dualstack_ipv6=every)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
+    except (OSError, OverflowError, UnicodeError) as error:
+        if getattr(error, "errno", 0) == errno.EADDRINUSE:
             raise Conflict(
                 f"Port {port} on {host} is taken by another program.",
                 advice="Stop that program, or choose another port with `--port` (0 takes any free one).",
@@ -47,10 +42,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 def url_of(sock: socket.socket) -> str:
     """Return the address under which this machine reaches a socket."""
-    address = ipaddress.ip_address(sock.getsockname()[0])
-    if address.is_unspecified:
-        address = ipaddress.ip_address("::1" if address.version == 6 else "127.0.0.1")
-    return _url(address, sock)
+    return _url(sock, "::1" if sock.family == socket.AF_INET6 else "127.0.0.1")
 
 
 def address_of(sock: socket.socket) -> str:
@@ -58,19 +50,16 @@ def address_of(sock: socket.socket) -> str:
 
     For a socket of all addresses it is the one towards the rest of the world: connecting a datagram socket asks nobody.
     """
-    bound = ipaddress.ip_address(sock.getsockname()[0])
-    outside = ("192.0.2.1", "2001:db8::1") if bound.version == 6 else ("192.0.2.1",)
-    for there in outside if bound.is_unspecified else ():
-        family = socket.AF_INET6 if ":" in there else socket.AF_INET
-        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as towards:
-            towards.connect((there, 9))
-            return _url(ipaddress.ip_address(towards.getsockname()[0]), sock)
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as towards:
+        towards.connect(("192.0.2.1", 9))
+        return _url(sock, towards.getsockname()[0])
     return url_of(sock)
 
 
-def _url(address: ipaddress.IPv4Address | ipaddress.IPv6Address, sock: socket.socket) -> str:
-    host, port = f"[{address}]" if address.version == 6 else str(address), sock.getsockname()[1]
-    return f"http://{host}:{port}"
+def _url(sock: socket.socket, instead_of_all: str) -> str:
+    host, port = sock.getsockname()[:2]
+    host = instead_of_all if ipaddress.ip_address(host).is_unspecified else host
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def is_loopback(sock: socket.socket) -> bool:

@@ -7,24 +7,26 @@ import os
 import signal
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ..presence import is_running
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
     from types import FrameType
 
 BUDGET = 10.0
 TOLD_TO_END = 128 + signal.SIGTERM
 TEARDOWN = 1.5
 _LOOK = 0.5
+_WATCHED = (signal.SIGTERM, signal.SIGINT)
 
 
 class Deadline:
     """Ends the process for certain, whatever still runs: with 0 once all that must be closed is closed."""
 
-    def __init__(self) -> None:
-        self._timer: threading.Timer | None = None
+    _timer: threading.Timer | None = None
 
     def begin(self, code: int = 1) -> None:
         """Allow 10 s to end in good order, else end with `code`; only the first call counts.
@@ -56,48 +58,23 @@ def _exit(code: int) -> None:
     os._exit(code)
 
 
-@contextmanager
-def stopped_by_signals(stop: Callable[[], None]) -> Generator[None]:
-    """Call `stop` at the first SIGTERM or SIGINT; the second ends the process at once, even if its loop is blocked.
-
-    Does nothing outside the main thread.
-    """
-    watched = [signal.SIGTERM, signal.SIGINT] if threading.current_thread() is threading.main_thread() else []
+def on_signal(stop: Callable[[], None]) -> None:
+    """Call `stop` at the first SIGTERM or SIGINT; the second ends the process at once, even if its loop is blocked."""
 
     def handle(number: int, frame: FrameType | None) -> None:
-        for each in watched:
+        for each in _WATCHED:
             signal.signal(each, signal.SIG_DFL)
         stop()
 
-    before = [signal.signal(each, handle) for each in watched]
-    _wake_for_signals()
-    try:
-        yield
-    finally:
-        for each, former in zip(watched, before, strict=True):
-            signal.signal(each, former)
-
-
-def _wake_for_signals() -> None:
-    """Wake the loop for a signal that the system gave to another thread: only a loop with a handler of its own is."""
-    if threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGURG"):
+    for each in _WATCHED:
+        signal.signal(each, handle)
+    if hasattr(signal, "SIGURG"):  # a signal that the system gives to another thread wakes only a loop with a handler
         asyncio.get_running_loop().add_signal_handler(signal.SIGURG, int)
 
 
-async def parent_ended(pid: int) -> None:
-    """Return when the process `pid` has ended; our own parent has when we are somebody else's child."""
-    is_parent = os.getppid() == pid
-    while os.getppid() == pid if is_parent else _lives(pid):  # noqa: ASYNC110 - no event tells of it everywhere
-        await asyncio.sleep(_LOOK)
-
-
-def _lives(pid: int) -> bool:
-    if os.name != "posix":  # there, to ask would end it
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
+async def told_to_end(stopping: asyncio.Event, parent: int | None) -> None:
+    """Return when `stopping` is set or the process `parent` has ended; our own has when we are another one's child."""
+    is_ours = os.getppid() == parent
+    while not stopping.is_set() and (os.getppid() == parent if is_ours else parent is None or is_running(parent)):
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), parent and _LOOK)
