@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING
 
 from . import __version__
 from .errors import BadFile, HaloError
-from .sites import add_sites, default_home, find_distributions, site_folders
+from .sites import add_sites, default_home, find_distributions
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "halo.commands"
 OWN = "serve"
+HELP = """usage: halo COMMAND [OPTION ...]
+
+commands: {}
+
+halo COMMAND --help    what a command does
+halo --version         the version"""
 Command = Callable[[Sequence[str]], int]
 
 
@@ -50,13 +56,14 @@ def _open_closed_streams() -> None:
 
 
 def _run(name: str, words: Sequence[str]) -> int:
-    if name in ("--version", "-V"):
-        print(f"halo {__version__}")
-        return 0
-    if name in ("--help", "-h", "help"):
-        print(_help())
-        return 0
-    return _find(name)(words)
+    match name:
+        case "--version" | "-V":
+            print(f"halo {__version__}")
+        case "--help" | "-h" | "help":
+            print(HELP.format(", ".join(sorted({OWN, *_found()}))))
+        case _:
+            return (serve if name == OWN else _load(name))(words)
+    return 0
 
 
 def sentence(error: HaloError) -> str:
@@ -70,54 +77,33 @@ def sentence(error: HaloError) -> str:
     return text if text.endswith((".", "!", "?", "…", ":")) else f"{text}."
 
 
-def _found() -> Mapping[str, list[EntryPoint]]:
-    found: dict[str, list[EntryPoint]] = {}
-    for distribution in find_distributions(GROUP, [*sys.path, *site_folders(default_home(os.environ))]).values():
+def _found() -> Mapping[str, Mapping[str, EntryPoint]]:
+    """Return the commands that distributions bring, by name, then by distribution."""
+    found: dict[str, dict[str, EntryPoint]] = {}
+    add_sites(default_home(os.environ))
+    for distribution in find_distributions(GROUP, sys.path).values():
         with suppress(Exception):  # metadata that cannot be read: `halo plugins` names it
             for entry in distribution.entry_points.select(group=GROUP):
-                found.setdefault(entry.name, []).append(entry)
+                found.setdefault(entry.name, {})[distribution.name] = entry
     return found
 
 
-def _help() -> str:
-    names = sorted({OWN, *_found()})
-    return "\n".join(
-        [
-            "usage: halo COMMAND [OPTION ...]",
-            "",
-            f"commands: {', '.join(names)}",
-            "",
-            "halo COMMAND --help    what a command does",
-            "halo --version         the version",
-        ]
-    )
-
-
-def _find(name: str) -> Command:
-    if name == OWN:
-        return serve
+def _load(name: str) -> Command:
     found = _found()
-    entries = found.get(name, [])
-    if not entries:
+    claims = found.get(name, {})
+    if not claims:
         from .manifests import suggest
 
         advice = "`halo --help` lists them, and `pip install halo-cli` brings those that people use"
         raise HaloError(f"there is no command {name!r}{suggest(name, [*found, OWN])}", advice=advice)
-    if len(entries) > 1:
-        owners = " and ".join(sorted(entry.dist.name if entry.dist else entry.value for entry in entries))
+    owners = " and ".join(sorted(claims))
+    if len(claims) > 1:
         raise HaloError(f"the command {name!r} is claimed by {owners}", advice="uninstall one of them")
-    return _load(entries[0])
-
-
-def _load(entry: EntryPoint) -> Command:
-    add_sites(default_home(os.environ))
     try:
-        command: Command = entry.load()
+        command: Command = claims[owners].load()
     except Exception as error:
-        owner = entry.dist.name if entry.dist else entry.value
-        raise HaloError(
-            f"the command {entry.name!r} of {owner} cannot be loaded: {error!r}", advice=f"reinstall {owner}"
-        ) from error
+        text = f"the command {name!r} of {owners} cannot be loaded: {error!r}"
+        raise HaloError(text, advice=f"reinstall {owners}") from error
     return command
 
 
@@ -128,35 +114,17 @@ def serve(argv: Sequence[str]) -> int:
 
     from .server import run
 
-    parser = argparse.ArgumentParser(
-        prog="halo serve", description="Run the server in the foreground until it is stopped."
-    )
-    parser.add_argument("--host", help="address to listen on (setting server.host)")
-    parser.add_argument("-p", "--port", type=_port, help="port, 0 for a free one (setting server.port)")
-    parser.add_argument("--home", type=Path, help="home folder (HALO_HOME, else ~/.halo)")
-    parser.add_argument("--without", action="append", default=[], metavar="PLUGIN", help="leave a plugin out")
-    parser.add_argument("--strict", action="store_true", help="end with an error when a plugin is broken")
-    parser.add_argument("--quiet", action="store_true", help="log to the file alone, not on stderr too")
-    parser.add_argument("--ready-fd", type=int, metavar="FD", help="write the url to this descriptor when ready")
-    parser.add_argument("--parent-pid", type=int, metavar="PID", help="stop when this process ends")
-    options = parser.parse_args(list(argv))
-    return run(
-        options.home or default_home(os.environ),
-        host=options.host,
-        port=options.port,
-        ready_fd=options.ready_fd,
-        parent_pid=options.parent_pid,
-        without=options.without,
-        only=wanted_plugins(os.environ),
-        strict=options.strict,
-        quiet=options.quiet,
-    )
-
-
-def wanted_plugins(env: Mapping[str, str]) -> Sequence[str] | None:
-    """Return the plugins that HALO_PLUGINS names, None for all that are installed."""
-    names = env.get("HALO_PLUGINS")
-    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+    parser = argparse.ArgumentParser(prog="halo serve", description=serve.__doc__)
+    add, home = parser.add_argument, default_home(os.environ)
+    add("--host", help="address to listen on (setting server.host)")
+    add("-p", "--port", type=_port, help="port, 0 for a free one (setting server.port)")
+    add("--home", type=Path, default=home, help="home folder (HALO_HOME, else ~/.halo)")
+    add("--without", action="append", default=[], metavar="PLUGIN", help="leave a plugin out")
+    add("--strict", action="store_true", help="end with an error when a plugin is broken")
+    add("--quiet", action="store_true", help="log to the file alone, not on stderr too")
+    add("--ready-fd", type=int, metavar="FD", help="write the url to this descriptor when ready")
+    add("--parent-pid", type=int, metavar="PID", help="stop when this process ends")
+    return run(**vars(parser.parse_args(list(argv))))
 
 
 def _port(text: str) -> int:

@@ -32,6 +32,7 @@ PluginState = Literal["loaded", "degraded", "disabled", "incompatible", "failed"
 class Wanted(TypedDict, total=False):
     """Which plugins a kernel has: all that are installed, `only` or `without` some, none unless `discover`.
 
+    What `only` names goes before the environment variable `HALO_PLUGINS`.
     `extra` are objects of this process by name. With `strict`, the first that is broken is raised as `PluginFailed`.
     """
 

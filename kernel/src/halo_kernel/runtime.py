@@ -141,6 +141,8 @@ class Kernel:
         bare = load_kernel_settings(home, environment)
         if wanted.get("discover", True):
             add_sites(home)
+        if (names := environment.get("HALO_PLUGINS")) is not None:
+            wanted.setdefault("only", names.replace(",", " ").split())
         plugins, strict = Plugins(), wanted.get("strict", False)
         wanted["extra"] = {_ENGINE: _engine(), **wanted.get("extra", {})}
         plugins.load(**asdict(bare.of(PluginSettings)), **wanted)

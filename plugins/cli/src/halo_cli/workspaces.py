@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
-from halo_kernel import Client, WorkspaceUnusable, connect, default_home, wanted_plugins
+from halo_kernel import Client, WorkspaceUnusable, connect, default_home
 
 from .progress import waiting
 from .terminal import plain
@@ -44,7 +44,7 @@ def choose_folder(named: str | None) -> Path:
 def reach(*, local: bool = False) -> Client:
     """Return a client of the home's server, else of a kernel in this process; `local` forces the latter."""
     with waiting("Waiting for the server"):
-        return connect(local=local, only=wanted_plugins(os.environ))
+        return connect(local=local)
 
 
 def open_workspace(client: Client, folder: Path) -> tuple[str, str]:
