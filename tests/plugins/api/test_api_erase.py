@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 import halo_api
-from halo_kernel import OPERATOR, Incoming, Kernel, Session
+from halo_kernel import Exchange, Forbidden, Incoming, Kernel, Principal, Session
 from halo_kernel.testing import a_session, front, running_kernel
 
 
@@ -90,4 +90,20 @@ async def test_a_session_at_work_answers_409(client: httpx.AsyncClient, kernel: 
     await database.write(lambda tx: tx.execute(run, (session.info.id, session.info.root)))
     reply = await client.post("/erase", json={"start": 1, "end": 1})
     assert (reply.status_code, reply.json()["type"]) == (409, "Conflict")
-    assert OPERATOR.name not in reply.text
+
+
+async def test_erasing_takes_full_access(kernel: Kernel) -> None:
+    """Somebody with less is refused, whatever the session."""
+    route = next(route for _, route in kernel.routes if route.path.endswith("/erase"))
+    assert route.request is not None
+    guest = Exchange(
+        principal=Principal(name="guest", access="workspace"),
+        body=route.request(start=1, end=1),
+        params={"workspace": "w", "session": "s"},
+        query={},
+        last_event_id=None,
+        address="",
+        raw=None,  # type: ignore[arg-type]
+    )
+    with pytest.raises(Forbidden):
+        await route.handler(guest)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from halo_kernel import Exchange, Host, Route
+from halo_kernel import Exchange, Forbidden, Host, Route
 
 from .sessions import SESSION
 from .streams import EventView, view_event
@@ -25,6 +25,8 @@ class _Erase:
 
     async def erase(self, exchange: Exchange) -> EventView:
         assert isinstance(exchange.body, EraseRequest)
+        if exchange.principal.access != "full":
+            raise Forbidden("erasing takes full access")
         event = await self.host.sessions.erase(
             exchange.params["session"],
             workspace=exchange.params["workspace"],
