@@ -205,8 +205,7 @@ def _start(tx: Tx, session: str, after: str | None) -> _Position:
     try:
         return _Position(journal, parse_cursor(after, journal, head))
     except CursorGone as gone:
-        gone.view, seq = folded(tx, session, View)
-        gone.cursor = make_cursor(journal, seq)
+        gone.view, gone.cursor = folded(tx, session, View)[0], make_cursor(journal, head)
         raise
 
 

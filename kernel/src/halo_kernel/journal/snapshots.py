@@ -9,7 +9,7 @@ import msgspec
 
 from ..contracts import Database, Tx
 from ..folds import VERSION, History, View
-from .store import read
+from .store import journal_of, read
 
 F = TypeVar("F", History, View)
 EVERY = 256
@@ -17,52 +17,41 @@ _BYTES = 4096
 
 
 def folded(tx: Tx, session: str, fold: type[F]) -> tuple[F, int]:
-    """Return a fold of the whole journal, made from what was kept of it and what came since, and its last event."""
-    state, seq = fold(), 0
+    """Return a fold of the whole journal, from what was kept of it and what came since, and when to keep it again.
+
+    That is the number of an event: after `EVERY` more, or more than that where the state is large, so that an event
+    costs at most 4 kB of it being rewritten.
+    """
+    state, seq, size = fold(), 0, 0
     where = (session, fold.__name__, VERSION)
     row = tx.one("SELECT state, seq FROM snapshots WHERE session = ? AND fold = ? AND version = ?", where)
     if row is not None:
         with suppress(msgspec.MsgspecError):
-            state, seq = msgspec.json.decode(row[0], type=fold), row[1]
+            state, seq, size = msgspec.json.decode(row[0], type=fold), row[1], len(row[0])
     for event in read(tx, session, after=seq):
         state.apply(event)
-        seq = event.seq
-    return state, seq
+    return state, seq + max(EVERY, size // _BYTES)
 
 
 async def keep_folds(database: Database, session: str) -> int:
-    """Keep what the folds come to if it is time, and return the number of the event at which it is time again.
+    """Keep what the folds of a journal come to now, and return when to do so again, as `folded` does."""
 
-    That is after `EVERY` events, or more where the state is large: an event costs at most 4 kB of it being rewritten.
-    """
-    taken = await database.read(lambda tx: _taken(tx, session))
-    return await database.write(lambda tx: _kept(tx, session, taken))
+    def look(tx: Tx) -> tuple[int, dict[str, str]]:
+        states: list[object] = [folded(tx, session, History)[0], folded(tx, session, View)[0]]
+        _, head = journal_of(tx, session)
+        return head, {type(state).__name__: msgspec.json.encode(state).decode() for state in states}
 
+    head, states = await database.read(look)
 
-def _taken(tx: Tx, session: str) -> list[tuple[str, int, str]]:
-    head = tx.one("SELECT head FROM sessions WHERE id = ?", (session,))
-    if head is None or head[0] < _due(tx, session):
-        return []
-    folds = [folded(tx, session, History), folded(tx, session, View)]
-    return [(type(state).__name__, seq, msgspec.json.encode(state).decode()) for state, seq in folds]
+    def write(tx: Tx) -> None:
+        for fold, state in states.items():
+            tx.execute(
+                "INSERT INTO snapshots(session, fold, version, seq, state) SELECT ?, ?, ?, ?, ? WHERE NOT EXISTS"
+                # what was erased since it was read must not come back
+                " (SELECT 1 FROM events WHERE session = ? AND seq > ? AND kind = 'context.erased') ON CONFLICT(session,"
+                " fold) DO UPDATE SET version = excluded.version, seq = excluded.seq, state = excluded.state",
+                (session, fold, VERSION, head, state, session, head),
+            )
 
-
-def _kept(tx: Tx, session: str, taken: list[tuple[str, int, str]]) -> int:
-    for fold, seq, state in taken:
-        tx.execute(
-            "INSERT INTO snapshots(session, fold, version, seq, state) SELECT ?, ?, ?, ?, ? WHERE NOT EXISTS"
-            # what was erased since it was read must not come back
-            " (SELECT 1 FROM events WHERE session = ? AND seq > ? AND kind = 'context.erased') ON CONFLICT(session,"
-            " fold) DO UPDATE SET version = excluded.version, seq = excluded.seq, state = excluded.state",
-            (session, fold, VERSION, seq, state, session, seq),
-        )
-    return _due(tx, session)
-
-
-def _due(tx: Tx, session: str) -> int:
-    row = tx.one(
-        "SELECT coalesce(min(seq), 0), coalesce(max(length(state)), 0) FROM snapshots"
-        " WHERE session = ? AND version = ?",
-        (session, VERSION),
-    )
-    return 0 if row is None else int(row[0] + max(EVERY, row[1] // _BYTES))
+    await database.write(write)
+    return head + max(EVERY, max(map(len, states.values())) // _BYTES)

@@ -101,8 +101,7 @@ class Sessions:
 
         def look(tx: Tx) -> tuple[View, str]:
             rows.load(tx, session, workspace=seat.workspace, principal=principal)
-            view, seq = folded(tx, session, View)
-            return view, make_cursor(journal_of(tx, session)[0], seq)
+            return folded(tx, session, View)[0], make_cursor(*journal_of(tx, session))
 
         return await seat.database.read(look)
 

@@ -63,7 +63,7 @@ class LiveSession:
         self._prompts: set[PromptHandle] = set()
         self._writes: set[asyncio.Task[Any]] = set()
         self._still = asyncio.Lock()  # held while turns run, or while the journal is rewritten
-        self._kept_until = EVERY
+        self._keep_at = 0
         self._hard = 0
         self._retrying = False
         self._closing: asyncio.Task[None] | None = None
@@ -255,8 +255,8 @@ class LiveSession:
         finally:
             self._turn = None
         self._rests = "waiting" if turn.paused else "idle"
-        if self._info.head >= self._kept_until:
-            self._kept_until = self._info.head + EVERY
+        if self._info.head >= self._keep_at:
+            self._keep_at = self._info.head + EVERY
             self._seat.spawn(f"snapshot of {self._info.id}", self._keep_folds())
         if result is None and not turn.paused:
             self._stirred.set()  # a row was settled under its hands: look again
@@ -280,7 +280,7 @@ class LiveSession:
             seat.database.notify("outbox")
             self.doze()
             return False
-        history, _ = await seat.database.read(lambda tx: folded(tx, info.id, History))
+        history, self._keep_at = await seat.database.read(lambda tx: folded(tx, info.id, History))
         await seat.hooks.tell(hookspecs.session_opened, session=self)
         self._desk = Desk(
             place=seat,
@@ -295,7 +295,7 @@ class LiveSession:
         return True
 
     async def _keep_folds(self) -> None:
-        self._kept_until = await keep_folds(self._seat.database, self._info.id)
+        self._keep_at = await keep_folds(self._seat.database, self._info.id)
 
     def told(self, event: Event) -> None:
         """Be as lists show it after an event; only what was erased is news to the history."""
