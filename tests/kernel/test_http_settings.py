@@ -88,15 +88,13 @@ async def change(client: httpx.AsyncClient, changes: dict[str, object], **more: 
 
 
 async def test_every_setting_is_shown_with_all_about_it(client: httpx.AsyncClient, kernel: Kernel) -> None:
-    """Key, plugin, words and schema of its type, default, value, where that comes from, and its marks."""
+    """Key, plugin, schema of its type, default, value, where that comes from, and its marks."""
     body, fields = await show(client)
     assert set(fields) == {field.key for field in kernel.settings.fields()}
     assert body["findings"] == []
     assert fields["acme.ratio"] == {
         "key": "acme.ratio",
         "plugin": "acme",
-        "description": "A share.",
-        "allowed": "a number > 0 and < 1",
         "default": 0.5,
         "value": 0.25,
         "source": "environment HALO_ACME_RATIO",
@@ -151,17 +149,17 @@ async def test_findings_are_shown(client: httpx.AsyncClient, kernel: Kernel) -> 
 
 
 async def test_a_change_counts_and_is_private(client: httpx.AsyncClient, kernel: Kernel) -> None:
-    """It is in the file (0600) and counts at once; the answer has the new revision, and says if a restart is needed."""
+    """It is in the file (0600) and counts at once; the answer shows all settings as they are now."""
     seen, _ = await show(client)
     answer = await change(client, {"acme.token": "abcdefghijkl", "acme.tags": ["a"]}, revision=seen["revision"])
     assert answer.status_code == 200
-    assert answer.json() == {"revision": (await show(client))[0]["revision"], "restart": False}
+    assert answer.json() == (await show(client))[0]
+    assert answer.json()["revision"] != seen["revision"]
     assert kernel.settings.of(Acme).token == Secret("abcdefghijkl")
     assert file(kernel).stat().st_mode & 0o777 == 0o600
     assert kernel.settings.redactor("abcdefghijkl") == "<secret acme.token>"
-    assert (await change(client, {"acme.url": "u"})).json()["restart"] is True
-    assert (await change(client, {"acme.url": "u"})).json()["restart"] is False
-    assert (await change(client, {"acme.tags": None, "acme.token": None})).json()["restart"] is False
+    await change(client, {"acme.url": "u"})
+    await change(client, {"acme.tags": None, "acme.token": None})
     assert kernel.settings.of(Acme) == Acme(ratio=0.25, url="u")
 
 
@@ -188,9 +186,9 @@ async def test_of_two_changes_at_once_one_is_a_conflict(client: httpx.AsyncClien
     ("body", "field", "words"),
     [
         ({"changes": {"acme.tags": ["a"], "acme.ratioo": 1}}, "acme.ratioo", "did you mean acme.ratio?"),
-        ({"changes": {"acme.tags": ["a"], "server.port": 70000}}, "server.port", "must be a whole number >= 0"),
+        ({"changes": {"acme.tags": ["a"], "server.port": 70000}}, "server.port", "Expected `int` <= 65535"),
         ({"changes": {"acme.tags": ["a"], "__proto__.x": 1}}, "__proto__.x", "there is no setting"),
-        ({"changes": {"acme.vendors.x": {"key": 5}}}, "acme.vendors.x.key", "must be quoted text"),
+        ({"changes": {"acme.vendors.x": {"key": 5}}}, "acme.vendors", "Expected quoted text"),
         ({"changes": {"acme.token": "ab****kl"}}, "acme.token", "must be the secret itself"),
         ({"changes": []}, "changes", "Expected `object`"),
         ({"revision": "x"}, "changes", "required"),

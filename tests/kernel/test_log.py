@@ -16,6 +16,7 @@ import structlog
 
 from halo_kernel import LogSettings, Secret
 from halo_kernel.log import configure, logger, reset
+from halo_kernel.secrets import Redactor
 
 KEY = Secret('k"ey-of-acme', "acme.api_key")
 
@@ -40,7 +41,7 @@ class Terminal(io.StringIO):
 
 def lines(settings: LogSettings, stream: io.StringIO | None = None) -> io.StringIO:
     stream = stream or io.StringIO()
-    configure(settings, stream=stream, secrets=[KEY])
+    configure(settings, stream=stream, redactor=Redactor([KEY]))
     return stream
 
 
@@ -105,6 +106,15 @@ def test_no_line_holds_a_secret(form: str) -> None:
     assert "ValueError: bad" in text
 
 
+def test_a_secret_that_is_set_later_is_masked_at_once() -> None:
+    """The log follows what its redactor learns."""
+    redactor, stream = Redactor(), io.StringIO()
+    configure(LogSettings(), stream=stream, redactor=redactor)
+    redactor.learn("settings", [KEY])
+    logger("x").warning(KEY.reveal())
+    assert KEY.reveal() not in stream.getvalue()
+
+
 def test_other_libraries_are_logged_from_warning_on() -> None:
     """A library's warnings are in the log in our form, its chatter is not."""
     stream = lines(LogSettings(level="info"))
@@ -125,7 +135,7 @@ def test_context_is_part_of_a_line() -> None:
 def test_the_server_s_file_rotates_and_is_private(tmp_path: Path) -> None:
     """`server.log` is 0600, is rotated at its size, and keeps as many old files as the setting says."""
     file = tmp_path / "server.log"
-    configure(LogSettings(max_file_size=1024, max_files=2), file=file, stream=io.StringIO())
+    configure(LogSettings(max_file_size=1024, max_files=2), file=file, stream=io.StringIO(), redactor=Redactor())
     for number in range(60):
         logger("x").warning("line", number=number)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["server.log", "server.log.1", "server.log.2"]
@@ -137,7 +147,7 @@ def test_the_server_s_file_rotates_and_is_private(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_stops_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """When the file fails, stderr still has the line, and there is no noise about it."""
     stream = io.StringIO()
-    configure(LogSettings(format="text"), file=tmp_path / "gone" / "server.log", stream=stream)
+    configure(LogSettings(format="text"), file=tmp_path / "gone" / "server.log", stream=stream, redactor=Redactor())
     logger("x").warning("still here")
     assert "still here" in stream.getvalue()
     assert capfd.readouterr() == ("", "")
@@ -146,8 +156,8 @@ def test_a_file_that_cannot_be_written_stops_nothing(tmp_path: Path, capfd: pyte
 def test_configuring_again_replaces(tmp_path: Path) -> None:
     """A second configuration writes each line once."""
     first, second = io.StringIO(), io.StringIO()
-    configure(LogSettings(), stream=first)
-    configure(LogSettings(), stream=second)
+    configure(LogSettings(), stream=first, redactor=Redactor())
+    configure(LogSettings(), stream=second, redactor=Redactor())
     logger("x").warning("once")
     assert first.getvalue() == ""
     assert len(second.getvalue().splitlines()) == 1

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from halo_kernel import BadFile, BadInput
-from halo_kernel.settings import SettingsFile
+from halo_kernel.settings.document import SettingsFile
 
 PATH = Path("settings.yaml")
 NAMES = ["alpha", "beta", "gamma", "delta", "b-c", "with space", "1", "true", "é", "#x", "a: b"]
@@ -40,7 +40,7 @@ class Written:
 
 
 def key_text(name: str) -> str:
-    return name if name.isascii() and name.isalpha() and name != "true" else json.dumps(name, ensure_ascii=False)
+    return name if re.fullmatch("[a-z-]+", name) and name != "true" else json.dumps(name, ensure_ascii=False)
 
 
 @st.composite
@@ -115,14 +115,14 @@ def test_it_reads_what_a_person_means(written: Written) -> None:
     file = SettingsFile(PATH, written.text)
     assert {key: each for key, each in file.data.items() if each} == {k: v for k, v in written.data.items() if v}
     for keys, lines in written.owned.items():
-        assert file.line(keys) == min(lines) + 1
+        assert file.line(".".join(keys)) == min(lines) + 1
 
 
 @settings(deadline=None)
 @given(documents(), st.sampled_from(NAMES), st.sampled_from(NAMES), Values)
 def test_setting_a_value_touches_nothing_else(written: Written, section: str, name: str, value: object) -> None:
     """After a change the file means the same but for that value, and all other lines are there unchanged, in order."""
-    file = SettingsFile(PATH, written.text).changed({(section, name): value})
+    file = SettingsFile(PATH, written.text).changed(f"{section}.{name}", value)
     expected = {**written.data, section: {**written.data.get(section, {}), name: value}}
     assert file.data[section] == expected[section]
     assert {key: each for key, each in file.data.items() if each} == {k: v for k, v in expected.items() if v}
@@ -135,7 +135,7 @@ def test_a_comment_behind_a_value_outlives_it(written: Written, data: st.DataObj
     """Changing a value on one line keeps the remark behind it."""
     single = {keys: min(lines) for keys, lines in written.owned.items() if len(lines) == 1}
     for keys, number in single.items():
-        file = SettingsFile(PATH, written.text).changed({keys: data.draw(Scalars)})
+        file = SettingsFile(PATH, written.text).changed(".".join(keys), data.draw(Scalars))
         for remark in ("  # why", " #: odd"):
             if written.lines[number].endswith(remark):
                 assert lines_of(file)[number].endswith(remark)
@@ -145,7 +145,7 @@ def test_a_comment_behind_a_value_outlives_it(written: Written, data: st.DataObj
 @given(documents(), st.sampled_from(NAMES), st.sampled_from(NAMES))
 def test_taking_a_value_out_touches_nothing_else(written: Written, section: str, name: str) -> None:
     """A removed setting takes its own lines with it and no other; one that is not there changes nothing."""
-    file = SettingsFile(PATH, written.text).changed({(section, name): None})
+    file = SettingsFile(PATH, written.text).changed(f"{section}.{name}", None)
     assert name not in (file.data.get(section) or {})  # type: ignore[operator]
     assert is_subsequence(others(written, (section, name)), lines_of(file))
     if (section, name) not in written.owned:
@@ -158,7 +158,7 @@ def test_changes_add_up(written: Written, changes: list[tuple[str, str, object]]
     """Any sequence of changes leaves the sum of them, and a file that reads back the same."""
     file, expected = SettingsFile(PATH, written.text), {key: dict(each) for key, each in written.data.items()}
     for section, name, value in changes:
-        file = file.changed({(section, name): value})
+        file = file.changed(f"{section}.{name}", value)
         expected.setdefault(section, {})[name] = value
     kept = {key: {k: v for k, v in each.items() if v is not None} for key, each in expected.items()}
     found = {key: {k: v for k, v in (each or {}).items() if v is not None} for key, each in file.data.items()}  # type: ignore[attr-defined]
@@ -169,40 +169,37 @@ def test_changes_add_up(written: Written, changes: list[tuple[str, str, object]]
 @settings(deadline=None)
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
-    """Whatever is in the file, it is read, or refused by a `BadFile` with the path and a line of the file."""
+    """Whatever is in the file, it is read, or refused by a `BadFile` with the path, and a line if one is to blame."""
     try:
         SettingsFile(PATH, text)
     except BadFile as error:
         assert error.path == str(PATH)
-        assert (
-            1
-            <= error.line
-            <= text.count("\n")
-            + text.count("\r")
-            + text.count("\x85")
-            + text.count("\u2028")
-            + text.count("\u2029")
-            + 1
-        )
+        assert 0 <= error.line <= len(text.splitlines())
 
 
 FORMS = [
-    ("s: {a: 1, b: 2} # c\n", ("s", "a"), 9, 's: {"a": 9, "b": 2} # c\n'),
-    ("s: {a: 1, b: 2} # c\n", ("s", "z"), 9, 's: {"a": 1, "b": 2, "z": 9} # c\n'),
-    ("s: {a: 1, b: 2} # c\n", ("s", "a"), None, 's: {"b": 2} # c\n'),
+    ("s: {a: 1, b: 2} # c\n", ("s", "a"), 9, "s: # c\n  a: 9\n  b: 2\n"),
+    ("s: {a: 1, b: 2} # c\n", ("s", "z"), 9, "s: # c\n  a: 1\n  b: 2\n  z: 9\n"),
+    ("s: {a: 1, b: 2} # c\n", ("s", "a"), None, "s: # c\n  b: 2\n"),
+    (
+        "s:\n  a: {b: {c: 1}} # d\nt: 1\n",
+        ("s", "a", "b", "x"),
+        2,
+        "s:\n  a: # d\n    b:\n      c: 1\n      x: 2\nt: 1\n",
+    ),
     ("s: {a: 1}\nt: 1\n", ("s", "a"), None, "t: 1\n"),
-    ("s: {\n  a: 1,\n  b: 2 }\nt: 1\n", ("s", "a"), 9, 's: {"a": 9, "b": 2}\nt: 1\n'),
-    ("s: {}\n", ("s", "a", "b"), 1, 's: {"a": {"b": 1}}\n'),
+    ("s: {\n  a: 1,\n  b: 2 }\nt: 1\n", ("s", "a"), 9, "s:\n  a: 9\n  b: 2\nt: 1\n"),
+    ("s: {}\n", ("s", "a", "b"), 1, "s:\n  a:\n    b: 1\n"),
     ("s: # why\n", ("s", "a"), 1, "s: # why\n  a: 1\n"),
     ("s: # why\n  # a: 7\n\nt: 1\n", ("s", "a"), 1, "s: # why\n  a: 1\n  # a: 7\n\nt: 1\n"),
-    ("s: ~ # why\n", ("s", "a"), 1, 's: {"a": 1} # why\n'),
+    ("s: ~ # why\n", ("s", "a"), 1, "s: # why\n  a: 1\n"),
     ("s:\n  a:\n    b: 1\n", ("s", "a", "c"), 2, "s:\n  a:\n    c: 2\n    b: 1\n"),
     ("s:\n  a:\n", ("s", "a"), 2, "s:\n  a: 2\n"),
     ("# only this", ("s", "a", "b"), "x", "# only this\ns:\n  a:\n    b: x\n"),
     ("s:\n  a: # who\n  - x # one\n  # mid\n  - y\n  # end\n", ("s", "a"), ["z"], 's:\n  a: ["z"] # who\n  # end\n'),
-    ("s:\n  a: 1\n  # c\n\nt: 1\r\n", ("s", "a"), None, "s:\n  # c\n\nt: 1\r\n"),
+    ("s:\n  a: 1\n  # c\n\nt: 1\r\n", ("s", "a"), None, "s:\r\n  # c\r\n\r\nt: 1\r\n"),
     ("---\ns:\n  a: 1\n", ("s", "a"), None, "---\ns:\n"),
-    ("s:\n  a: 1\r# c\rt: 1\n", ("s", "a"), 2, "s:\n  a: 2\n# c\rt: 1\n"),
+    ("s:\n  a: 1\r# c\rt: 1\n", ("s", "a"), 2, "s:\n  a: 2\n# c\nt: 1\n"),
     ("  s:\n    a: 1\n", ("t", "b"), "no", '  s:\n    a: 1\n  t:\n    b: "no"\n'),
     ("a: &x {k: 1}\nb: *x\ns:\n  c: 1\n", ("s", "c"), 2, "a: &x {k: 1}\nb: *x\ns:\n  c: 2\n"),
 ]
@@ -211,42 +208,44 @@ FORMS = [
 @pytest.mark.parametrize(("before", "keys", "value", "after"), FORMS)
 def test_every_form_is_changed_as_a_person_would(before: str, keys: tuple[str, ...], value: object, after: str) -> None:
     """Sections written on one line, empty ones, nested ones and aliases elsewhere: comments and other entries stay."""
-    assert SettingsFile(PATH, before).changed({keys: value}).text == after
+    assert SettingsFile(PATH, before).changed(".".join(keys), value).text == after
 
 
 @pytest.mark.parametrize("text", ["s: &x\n  a: 1\nt: *x\n", "b: &b {a: 1}\ns:\n  <<: *b\n", "{s: {a: 1}, b: {c: 1}}\n"])
 def test_what_a_program_cannot_change_is_refused(text: str) -> None:
     """Where a change would change something else too, the file stays and the person is told."""
     with pytest.raises(BadFile, match="only a person can change"):
-        SettingsFile(PATH, text).changed({("t", "a"): 2, ("s", "a"): None})
+        SettingsFile(PATH, text).changed("t.a", 2).changed("s.a", None)
 
 
 def test_a_value_that_no_file_can_hold_is_refused() -> None:
     """Half a surrogate pair, infinity and objects are refused by key."""
     for value in ("\ud800", float("inf"), object()):
         with pytest.raises(BadInput) as raised:
-            SettingsFile(PATH, "").changed({("s", "a"): value})
+            SettingsFile(PATH, "").changed("s.a", value)
         assert raised.value.field == "s.a"
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "key", "words"),
+    ("text", "line", "words"),
     [
-        ("server:\n  port: 1\n  host: [a\nx: 1\n", 4, "x", "not valid YAML"),
-        ("server:\n\tport: 1\n", 2, "port", "cannot start any token"),
-        ("a: 1\nserver:\n  port: 1\n  port: 2\n", 4, "port", "duplicate key"),
-        ("server:\n  port: 'x\n", 2, "port", "end of stream"),
-        ("a: b: c\n", 1, "a", "mapping values are not allowed"),
-        ("- a\n", 1, "", "must hold sections"),
-        ("a: !!python/name:os.system x\n", 1, "a", "could not determine a constructor"),
-        ("a: 2020-99-99\n", 0, "", "month"),
+        ("server:\n  port: 1\n  host: [a\nx: 1\n", 4, "not valid YAML"),
+        ("server:\n\tport: 1\n", 2, "cannot start any token"),
+        ("a: 1\nserver:\n  port: 1\n  port: 2\n", 4, "duplicate key"),
+        ("server:\n  port: 'x\n", 2, "end of stream"),
+        ("a: b: c\n", 1, "mapping values are not allowed"),
+        ("- a\n", 1, "must hold sections"),
+        ("a: !!python/name:os.system x\n", 1, "could not determine a constructor"),
+        ("a: 2020-99-99\n", 0, "month"),
+        ("a: .inf\n", 0, "not JSON compliant"),
+        ("? [a]\n: 1\n", 0, "keys must be"),
     ],
 )
-def test_a_syntax_error_names_line_and_key(text: str, line: int, key: str, words: str) -> None:
-    """A broken file is refused with the path, the line, the key nearby, and what is wrong."""
+def test_a_syntax_error_names_its_line(text: str, line: int, words: str) -> None:
+    """A broken file is refused with the path, the line, and what is wrong."""
     with pytest.raises(BadFile, match=words) as raised:
         SettingsFile(PATH, text)
-    assert (raised.value.path, raised.value.line, raised.value.field) == (str(PATH), line, key)
+    assert (raised.value.path, raised.value.line) == (str(PATH), line)
     assert str(raised.value).startswith(f"{PATH}:{line}: ")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Iterable
 from logging.handlers import RotatingFileHandler
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -13,7 +12,6 @@ import structlog
 from structlog.stdlib import ProcessorFormatter
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
-from .records import Secret
 from .secrets import Redactor, private
 
 if TYPE_CHECKING:
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from .settings import LogSettings
 
 ROOT = "halo"
-_MARK = "halo."
 _CREDENTIAL = re.compile(r"""(?i)([?&](?:token|key|api_key|secret|password)=|\bbearer\s+)[^&\s"'#]+""")
 _COMMON: tuple[Processor, ...] = (
     structlog.contextvars.merge_contextvars,
@@ -43,21 +40,20 @@ def logger(name: str) -> FilteringBoundLogger:
 
 
 def configure(
-    settings: LogSettings, *, secrets: Iterable[Secret] = (), file: Path | None = None, stream: TextIO | None = None
+    settings: LogSettings, *, redactor: Redactor, file: Path | None = None, stream: TextIO | None = None
 ) -> None:
     """Log to `stream` (stderr), and to `file` where one is given, in place of what was configured before.
 
-    `secrets` are replaced by their names in every line, tracebacks included.
+    `redactor` takes the secrets that it knows out of every line, tracebacks included.
     """
     reset()
-    target = sys.stderr if stream is None else stream
+    target, form = stream or sys.stderr, settings.format
     handlers: list[logging.Handler] = [logging.StreamHandler(target)]
     if file is not None:
-        handlers.append(_ServerLog(file, settings.max_file_size, settings.max_files))
-    redactor, form = Redactor(secrets), settings.format
+        size, kept = settings.max_file_size, settings.max_files
+        handlers.append(_ServerLog(file, maxBytes=size, backupCount=kept, encoding="utf-8", delay=True))
     for handler in handlers:
         is_text = form == "text" or (form == "auto" and (handler is not handlers[0] or target.isatty()))
-        handler.name = f"{_MARK}{type(handler).__name__}"
         handler.setFormatter(_Formatter(_text if is_text else _json, redactor))
         logging.getLogger().addHandler(handler)
     level: int = getattr(logging, settings.level.upper())
@@ -68,7 +64,7 @@ def configure(
 def reset() -> None:
     """Take away what `configure` added, and close its file."""
     root = logging.getLogger()
-    for handler in [each for each in root.handlers if (each.name or "").startswith(_MARK)]:
+    for handler in [each for each in root.handlers if isinstance(each.formatter, _Formatter)]:
         root.removeHandler(handler)
         handler.close()
 
@@ -112,9 +108,6 @@ class _Formatter(ProcessorFormatter):
 
 class _ServerLog(RotatingFileHandler):
     """The server's own file, readable by its owner only. A full disk silences it and stops nothing."""
-
-    def __init__(self, path: Path, size: int, kept: int) -> None:
-        super().__init__(path, maxBytes=size, backupCount=kept, encoding="utf-8", delay=True)
 
     def _open(self) -> Any:
         return open(self.baseFilename, self.mode, encoding=self.encoding, opener=private)

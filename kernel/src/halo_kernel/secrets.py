@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 import threading
 from bisect import bisect_right
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 from urllib.parse import quote
 
 from .errors import BadInput
@@ -26,25 +26,22 @@ def ensure_home(home: Path) -> Path:
 
     Raises `BadInput`.
     """
-    folder = home / "secrets"
+    folder, advice = home / "secrets", "set HALO_HOME to a folder that you may write to"
     try:
         home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         (home / "global" / "logs").mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-        if folder.stat().st_mode & 0o077:
-            folder.chmod(PRIVATE_FOLDER)
+        folder.mkdir(exist_ok=True)
+        folder.chmod(PRIVATE_FOLDER)
     except OSError as error:
-        reason, advice = error.strerror or error, "set HALO_HOME to a folder that you may write to"
-        raise BadInput(f"the home {home} cannot be used: {reason}", field="HALO_HOME", advice=advice) from error
+        raise BadInput(f"the home {home} cannot be used: {error}", field="HALO_HOME", advice=advice) from error
     return home
 
 
 def read_secret(path: Path) -> str | None:
     """Return a secret file's text, or None when there is none."""
-    try:
+    with suppress(FileNotFoundError):
         return path.read_bytes().decode()
-    except FileNotFoundError:
-        return None
+    return None
 
 
 def write_secret(path: Path, text: str) -> None:
@@ -61,18 +58,16 @@ def replace_file(path: Path, data: bytes, *, mode: int) -> None:
 @contextmanager
 def replacing(path: Path, *, mode: int) -> Generator[Path]:
     """Give a new file to write, and put it in the place of `path` once it is on disk; not if anything is raised."""
-    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    draft = path.with_name(f".{path.name}.{token_hex(4)}")
     try:
-        try:
-            yield Path(draft)
-            os.chmod(draft, mode)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)  # before the file gets its name, which Windows gives to none that is open
-        os.replace(draft, path)
+        draft.touch(PRIVATE_FILE, exist_ok=False)
+        yield draft
+        with draft.open("rb+") as file:
+            os.fsync(file)
+        draft.chmod(mode)
+        draft.replace(path)
     except BaseException:
-        with suppress(OSError):
-            os.unlink(draft)
+        draft.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 
@@ -100,14 +95,13 @@ def read_variable(env: Mapping[str, str], name: str) -> str | None:
     value, path = env.get(name, ""), env.get(f"{name}_FILE", "")
     if value and path:
         raise BadInput(f"{name} and {name}_FILE are both set", field=name, advice="unset one of them")
-    if not path:
-        return value or None
-    try:
-        text = Path(path).expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", "it is not UTF-8 text")
-        raise BadInput(f"{name}_FILE names {path}, which cannot be read: {why}", field=f"{name}_FILE") from error
-    return text.rstrip("\r\n") or None
+    if path:
+        try:
+            value = Path(path).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            why = f"{name}_FILE names {path}, which cannot be read: {error}"
+            raise BadInput(why, field=f"{name}_FILE") from error
+    return value or None
 
 
 class Redactor:
@@ -115,19 +109,15 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         self._lock = threading.Lock()
-        self._sources: dict[str, Sequence[set[Secret]]] = {}
+        self._sources: dict[str, set[Secret]] = {}
         self.learn("", secrets)
 
     def learn(self, source: str, secrets: Iterable[Secret]) -> None:
-        """Hide a source's secrets from now on, and those that they replace; what was replaced before is forgotten."""
+        """Hide a source's secrets from now on, in place of those that it had before."""
         with self._lock:
-            found, known = set(secrets), self._sources.get(source, ())
-            if found in known:
-                return
-            self._sources[source] = (found, *known)[:2]
-            every = (secret for sets in self._sources.values() for each in sets for secret in each)
-            hidden = [secret for secret in every if len(secret.reveal()) >= SHORTEST_HIDDEN]
-            self._names = {form: repr(secret) for secret in hidden for form in _forms(secret.reveal())}
+            self._sources[source] = set(secrets)
+            hidden = (each for found in self._sources.values() for each in found)
+            self._names = {form: repr(each) for each in hidden for form in _forms(each.reveal())}
             self._sorted = sorted(self._names)
             self._longest = max(map(len, self._sorted), default=0)
             # backwards, so that a secret comes before those that it begins with
@@ -135,7 +125,7 @@ class Redactor:
 
     def __call__(self, text: str) -> str:
         """Return `text` without secrets."""
-        return self._pattern.sub(lambda found: self._names.get(found[0], "<secret>"), text) if self._names else text
+        return self._pattern.sub(lambda found: self._names.get(found[0], "<secret>"), text)
 
     def stream(self) -> MaskedStream:
         """Return what takes the secrets out of a text that comes in pieces."""
@@ -143,20 +133,14 @@ class Redactor:
 
     def settled(self, text: str) -> int:
         """Return the length of the beginning that is masked alike whatever follows: no secret may lie on its end."""
-        start = 0
-        while True:
-            found = self._pattern.search(text, start)
-            tails = range(max(start, len(text) - self._longest + 1), len(text))
-            begun = next((at for at in tails if self._is_begun(text[at:])), len(text))
-            if found is None or begun <= found.start():
-                return begun
-            start = found.end()
-
-    def _is_begun(self, tail: str) -> bool:
-        """Tell whether a secret begins with `tail` and goes on."""
-        forms = self._sorted
-        at = bisect_right(forms, tail)
-        return at < len(forms) and forms[at].startswith(tail)
+        spans = [found.span() for found in self._pattern.finditer(text)]
+        for at in range(max(0, len(text) - self._longest + 1), len(text)):
+            tail = text[at:]
+            after = bisect_right(self._sorted, tail)  # what begins with the tail and goes on comes next
+            is_begun = any(form.startswith(tail) for form in self._sorted[after : after + 1])
+            if is_begun and not any(start < at < end for start, end in spans):
+                return at
+        return len(text)
 
 
 class MaskedStream:
@@ -183,7 +167,8 @@ class MaskedStream:
 
 
 def _forms(value: str) -> set[str]:
-    """Return a value as it looks by itself and inside JSON, Python's `repr` and URLs."""
+    """Return a value as it looks by itself and inside JSON, Python's `repr` and URLs; nothing of a short one."""
     quoted = (json.dumps(value), json.dumps(value, ensure_ascii=False), repr(value))
     encoded = value.encode("utf-8", "surrogatepass")
-    return {value, quote(encoded), quote(encoded, ""), *(each[1:-1] for each in quoted)}
+    forms = {value, quote(encoded), quote(encoded, ""), *(each[1:-1] for each in quoted)}
+    return forms if len(value) >= SHORTEST_HIDDEN else set()

@@ -80,7 +80,6 @@ async def test_a_change_is_offered_at_once(home: Path, monkeypatch: pytest.Monke
     assert not (await provider.offers())[0].ready
     (home / "secrets").mkdir()
     (home / "secrets" / "settings.yaml").write_text("anthropic:\n  api_key: sk-1\n")
-    settings.reload()
     assert (await provider.offers())[0].reason == "uses the key in the setting anthropic.api_key"
 
 

@@ -226,12 +226,10 @@ async def test_a_change_is_offered_at_once(family: MakeFamily, home: Path, monke
     made = {provider.name: provider for provider in providers(settings)}
     assert [(await made[name].offers())[0].ready for name in ("kimi", "groq", "openai")] == [False] * 3
     file.write_text("openai:\n  kimi_api_key: sk-1\n")
-    settings.reload()
     assert (await made["kimi"].offers())[0].ready and not (await made["openai"].offers())[0].ready
     monkeypatch.setenv("GROQ_KEY_OF_TEST", "sk-2")
     assert [offer.reason for offer in await made["groq"].offers()] == ["uses the key in GROQ_KEY_OF_TEST"]
     file.write_text("openai:\n  base_url: https://models.invalid/v1\n  model: m\n")
-    settings.reload()
     assert not (await made["kimi"].offers())[0].ready
     assert (await made["openai"].offers(), (await made["custom"].offers())[0].model) == ((), "custom/m")
 

@@ -56,8 +56,10 @@ async def _running(home: Path, path: str, wanted: Wanted) -> AsyncGenerator[Pres
     from ..settings import LogSettings, load_kernel_settings
 
     ensure_home(home)
-    configure(load_kernel_settings(home, os.environ).of(LogSettings))
+    bare = load_kernel_settings(home, os.environ)
+    configure(bare.of(LogSettings), redactor=bare.redactor)
     kernel = await Kernel.start(home, embedded=True, **wanted)
+    configure(kernel.settings.of(LogSettings), redactor=kernel.settings.redactor)  # again: it knows plugins' secrets
     try:
         face = make_face(kernel, url=f"unix:{path}")
         sock = socket.socket(socket.AF_UNIX)

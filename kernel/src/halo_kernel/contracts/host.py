@@ -46,9 +46,6 @@ class Settings(Protocol):
     def fields(self, workspace: WorkspaceInfo | None = None) -> Sequence[SettingsField]:
         """Return every setting with its rule, value and source; a secret as its handle."""
 
-    def reload(self) -> None:
-        """Read the file again, after another process wrote it. Raises `BadFile` and keeps what counted before."""
-
     def write(
         self, changes: Mapping[str, object], *, revision: str | None = None, workspace: WorkspaceInfo | None = None
     ) -> str:
@@ -63,7 +60,7 @@ class Secrets(Protocol):
     """The secrets that a plugin keeps by name: in private files, or in the keyring (the setting `secrets.store`).
 
     Whatever passes through here is masked in logs and transcripts from then on. Each method blocks for a short file
-    operation, or as long as the system's keyring takes. Raises `BadInput` for a name of more than 200 bytes.
+    operation, or as long as the system's keyring takes.
     """
 
     def get(self, name: str) -> Secret | None:
@@ -215,7 +212,10 @@ class Host(Protocol):
         """What checks every outgoing connection that a model or a remote names."""
 
     def lookup(self, kind: str, name: str) -> object | None:
-        """Return another plugin's `channel`, `dispatcher` or `model` provider by name, None when there is none."""
+        """Return another plugin's `channel`, `dispatcher` or `model` provider by name, None when there is none.
+
+        The kind `routes` gives all routes that the server answers, each with its plugin's name.
+        """
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Run a named background task that ends with the server; a failure is logged by name."""

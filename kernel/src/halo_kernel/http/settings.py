@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import Struct, json, to_builtins
+from msgspec import Struct, structs, to_builtins
 
 from ..errors import StorageUnavailable
 from ..records import Exchange, Route, Secret
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from ..records import WorkspaceInfo
     from ..runtime import Kernel
+
+_PATH = "/api/settings"
 
 
 class SettingsShown(Struct, frozen=True, kw_only=True):
@@ -36,13 +38,6 @@ class SettingsWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     workspace: str = ""
 
 
-class SettingsChanged(Struct, frozen=True, kw_only=True):
-    """The file's new revision, and whether something counts only from the next start."""
-
-    revision: str
-    restart: bool
-
-
 @dataclass(frozen=True, kw_only=True)
 class SettingsDesk:
     """Answers the routes of the settings."""
@@ -51,32 +46,25 @@ class SettingsDesk:
 
     def routes(self) -> Sequence[Route]:
         """Return the routes."""
-        show = Route(
-            method="GET", path="/api/settings", handler=self.show, summary="Show settings", reply=SettingsShown
-        )
+        show = Route(method="GET", path=_PATH, handler=self.show, summary="Show settings", reply=SettingsShown)
         change = replace(show, method="PATCH", handler=self.change, summary="Change settings", request=SettingsWanted)
-        return [show, replace(change, reply=SettingsChanged)]
+        return [show, change]
 
     async def show(self, exchange: Exchange) -> SettingsShown:
         """Show all settings of the server, or of the workspace of the query, secrets masked."""
         workspace = await self._workspace(exchange.query.get("workspace", ""))
-        return await asyncio.to_thread(lambda: _shown(self.kernel.settings.at(workspace)))
+        return _shown(await asyncio.to_thread(self.kernel.settings.at, workspace))
 
-    async def change(self, exchange: Exchange) -> SettingsChanged:
-        """Change all of the given settings, or none."""
+    async def change(self, exchange: Exchange) -> SettingsShown:
+        """Change all of the given settings, or none, and show what they are now."""
         wanted, settings = cast("SettingsWanted", exchange.body), self.kernel.settings
         workspace = await self._workspace(wanted.workspace)
-
-        def write() -> SettingsChanged:
-            before = settings.fields(workspace)
-            revision = settings.write(wanted.changes, revision=wanted.revision, workspace=workspace)
-            pairs = zip(before, settings.fields(workspace), strict=True)
-            return SettingsChanged(revision=revision, restart=any(a.restart and a.value != b.value for a, b in pairs))
-
         try:
-            return await asyncio.to_thread(write)
+            write = partial(settings.write, revision=wanted.revision, workspace=workspace)
+            await asyncio.to_thread(write, wanted.changes)
         except OSError as error:
             raise StorageUnavailable(f"The settings were not written: {error.strerror}.") from error
+        return _shown(await asyncio.to_thread(settings.at, workspace))
 
     async def _workspace(self, name: str) -> WorkspaceInfo | None:
         return await self.kernel.workspaces.get(name) if name else None
@@ -84,9 +72,8 @@ class SettingsDesk:
 
 def _shown(reading: Reading) -> SettingsShown:
     plain = partial(to_builtins, enc_hook=Secret.masked)
-    schema = partial(json.schema, schema_hook=lambda kind: {"type": "string", "format": "password"})
     fields = [
-        replace(each, default=plain(each.default), value=each.written or plain(each.value), schema=schema(each.schema))
-        for each in reading.fields
+        structs.replace(each, default=plain(each.default), value=each.written or plain(each.value))
+        for each in reading.fields.values()
     ]
     return SettingsShown(revision=reading.file.revision, settings=tuple(fields), findings=tuple(reading.findings))

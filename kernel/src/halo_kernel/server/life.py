@@ -135,4 +135,4 @@ class _Life:
 
 def _log_to_file(settings: LoadedSettings, stream: TextIO | None) -> None:
     file = settings.home / "global" / "logs" / "server.log"
-    configure(settings.of(LogSettings), secrets=settings.secrets, file=file, stream=stream)
+    configure(settings.of(LogSettings), redactor=settings.redactor, file=file, stream=stream)

@@ -1,7 +1,9 @@
 """Typed settings: sections with defaults, one YAML file that people edit, and environment variables above it."""
 
-from .document import SettingsFile as SettingsFile
+from .loaded import Finding as Finding
 from .loaded import LoadedSettings as LoadedSettings
+from .loaded import Reading as Reading
+from .loaded import SettingsField as SettingsField
 from .loaded import load_kernel_settings as load_kernel_settings
 from .loaded import load_settings as load_settings
 from .sections import KERNEL_SECTIONS as KERNEL_SECTIONS
@@ -11,10 +13,6 @@ from .sections import LimitSettings as LimitSettings
 from .sections import LogSettings as LogSettings
 from .sections import ModelSettings as ModelSettings
 from .sections import PluginSettings as PluginSettings
-from .sections import SecretSettings as SecretSettings
 from .sections import ServerSettings as ServerSettings
 from .sections import SessionSettings as SessionSettings
-from .values import Finding as Finding
-from .values import Reading as Reading
-from .values import SettingsField as SettingsField
 from .vault import KeptSecrets as KeptSecrets

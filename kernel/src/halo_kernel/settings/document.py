@@ -6,26 +6,32 @@ import hashlib
 import json
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from ..errors import BadFile, BadInput
+from ..errors import BadFile
 from ..records import Secret
 
-Keys = tuple[str, ...]
 LARGEST = 262_144
 _PLAIN = re.compile(r"(?!(?i:true|false|null|yes|no|on|off|y|n)$)[A-Za-z][A-Za-z0-9_./-]*")
+_ASIDE = re.compile(r"\s*(#|$)")
 # characters that YAML forbids, or folds as line breaks, even between quotes
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 class SettingsFile:
-    """One state of the file. A missing file is an empty one. Raises `BadFile` with path, line and key."""
+    """One state of the file. A missing file is an empty one. Raises `BadFile` with path, line and key.
+
+    `revision` is a name for exactly this text.
+    """
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
         self.text = text
+        self.revision = hashlib.sha256(text.encode()).hexdigest()[:16]
         self.data, self._root = _parsed(path, text)
 
     @classmethod
@@ -41,74 +47,71 @@ class SettingsFile:
         except (OSError, UnicodeDecodeError) as error:
             raise BadFile(f"{path} cannot be read: {error}", path=str(path)) from error
 
-    @property
-    def revision(self) -> str:
-        """A name for exactly this text."""
-        return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    def line(self, key: str) -> int:
+        """Return the line, from 1, of the deepest part of a dotted key that is in the file, or 0."""
+        found = self._found(key.split("."))
+        return found[-1][0].start_mark.line + 1 if found else 0
 
-    def line(self, keys: Sequence[str]) -> int:
-        """Return the line, from 1, of the deepest of these keys that is in the file, or 0."""
-        node, line = self._root, 0
-        for key in keys:
-            found = _entry(node, key)
-            if found is None:
-                break
-            line, node = found[0].start_mark.line + 1, found[1]
-        return line
+    def bad(self, key: str, rule: str, advice: str = "") -> BadFile:
+        """Return the error that what is at a dotted key breaks a rule."""
+        line, path = self.line(key), str(self.path)
+        return BadFile(f"{path}:{line}: {key} {rule}", path=path, line=line, field=key, advice=advice)
 
-    def changed(self, changes: Mapping[Keys, object]) -> SettingsFile:
-        """Return the file with each value set, or taken out where it is None.
+    def changed(self, key: str, value: object) -> SettingsFile:
+        """Return the file with the value of a dotted key set, or taken out where it is None.
 
         Raises `BadFile` where that would change something else too, such as an alias or a file within braces.
         """
-        file = self
-        for keys, value in changes.items():
-            file = file._with(keys, _plain(value, ".".join(keys)))
-        return file
-
-    def _with(self, keys: Keys, value: object) -> SettingsFile:
+        keys = key.split(".")
         try:
-            file = SettingsFile(self.path, self._edited(keys, value))
-        except BadFile:
-            file = self
-        if file.data != (_put(self.data, keys, value) or {}):
-            dotted, line = ".".join(keys), self.line(keys)
-            message = f"{self.path}:{line}: {dotted} is written in a way that only a person can change"
-            raise BadFile(message, path=str(self.path), line=line, field=dotted, advice="edit the file")
-        return file
+            wanted = _put(self.data, keys, _tidy(value, Secret.reveal)) or {}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise self.bad(key, "can hold text, numbers, true, false, lists and mappings") from error
+        if wanted == self.data:
+            return self
+        with suppress(BadFile):
+            file = SettingsFile(self.path, self._edited(keys, wanted))
+            if file.data == wanted:
+                return file
+        raise self.bad(key, "is written in a way that only a person can change", "edit the file")
 
-    def _edited(self, keys: Keys, value: object) -> str:
-        """Return the text with one entry's lines replaced. An entry within braces is replaced with all they hold."""
-        lines = self.text.splitlines(keepends=True)
-        node, data, at, column = self._root, cast("object", self.data), len(lines), 0
-        for depth, key in enumerate(keys):
-            if getattr(node, "value", None):
-                column = int(node.value[0][0].start_mark.column)
-            found, data = _entry(node, key), (as_map(data) or {}).get(key)
-            if found is None:
-                return self._spliced(lines, at, at, keys[depth:], value, column)
-            name, node = found
-            at = name.end_mark.line + 1
-            if depth + 1 == len(keys) or not _is_open(node):
-                end = _end(lines, at, column)
-                remark, whole = _remark(lines, name, node), _put(data, keys[depth + 1 :], value)
-                return self._spliced(lines, at - 1, end, (key,), whole, column, remark)
-            column += 2
-        return self.text
+    def _edited(self, keys: Sequence[str], wanted: object) -> str:
+        """Return the text with the lines of one entry replaced; one within braces, with all that they hold."""
+        lines, found, remark = self.text.splitlines(), self._found(keys), ""
+        entry = found.pop() if found and (len(found) == len(keys) or not _is_block(found[-1][1])) else None
+        parent = found[-1][1] if found else self._root
+        column = int(parent.value[0][0].start_mark.column) if _is_block(parent) else 0
+        start = end = int(found[-1][0].end_mark.line) + 1 if found else len(lines)
+        if entry:
+            name, node = entry
+            start, last = int(name.start_mark.line), name.end_mark
+            if node.value and node.end_mark.line == last.line:
+                last = node.end_mark
+            remark = "".join(re.findall(r"\s+#.*", lines[int(last.line)][int(last.column) :])[:1])
+            inner = re.compile(rf" {{{column}}}[ -]|{_ASIDE.pattern}")
+            end = next((at for at in range(start + 1, len(lines)) if not inner.match(lines[at])), len(lines))
+            while _ASIDE.match(lines[end - 1]):
+                end -= 1
+        for key in keys[: len(found) + 1]:
+            wanted = (as_map(wanted) or {}).get(key)
+        lines[start:end] = [] if wanted is None else _block(keys[len(found)], wanted, column, remark)
+        return ("\r\n" if "\r\n" in self.text else "\n").join([*lines, ""])
 
-    def _spliced(
-        self, lines: list[str], start: int, end: int, keys: Keys, value: object, column: int, remark: str = ""
-    ) -> str:
-        newline = "\r\n" if "\r\n" in self.text else "\n"
-        new = [f"{' ' * (column + 2 * depth)}{_written(key)}:" for depth, key in enumerate(keys)]
-        new[-1] += f" {_written(value)}{remark}"
-        lines[start:end] = [] if value is None else [line + newline for line in new]
-        if start < len(lines) and start and not lines[start - 1].endswith(("\r", "\n")):
-            lines[start - 1] += newline
-        return "".join(lines)
+    def _found(self, keys: Sequence[str]) -> list[tuple[Any, Any]]:
+        """Return the nodes of key and value for as many of these keys as are in the file, without those in braces."""
+        found: list[tuple[Any, Any]] = []
+        node = self._root
+        for key in keys:
+            pair = next((pair for pair in node.value if pair[0].value == key), None) if _is_block(node) else None
+            if pair is None:
+                break
+            found.append(pair)
+            node = pair[1]
+        return found
 
 
 def _parsed(path: Path, text: str) -> tuple[dict[str, object], Any]:
+    """Return what a text means, and its nodes. Raises `BadFile`, without any value that is in the text."""
     if not text.strip():
         return {}, None
     from ruamel.yaml import YAML  # here, because most homes have no such file
@@ -117,93 +120,45 @@ def _parsed(path: Path, text: str) -> tuple[dict[str, object], Any]:
     yaml: Any = YAML(typ="safe", pure=True)
     try:
         root = yaml.compose(text)
-        data = as_map(yaml.constructor.construct_document(root)) if root else {}
-        data = data and (as_map(_tidy(data, iter(range(LARGEST)))) or {})
-    except (YAMLError, ValueError, RecursionError) as error:  # ValueError: a date or number that looks right and is not
-        raise _broken(path, text, error) from error
-    if data is None:
+        data = _tidy(yaml.constructor.construct_document(root)) if root else None
+    except (YAMLError, TypeError, ValueError, RecursionError) as error:
+        mark: Any = getattr(error, "problem_mark", None)
+        line = min(mark.line + 1, len(text.splitlines())) if mark else 0
+        problem = str(getattr(error, "problem", None) or error).partition(" with value ")[0].partition("\n")[0]
+        message = f"{path}:{line}: not valid YAML: {problem}"
+        raise BadFile(message, path=str(path), line=line, advice="correct that line") from error
+    if getattr(root, "id", "mapping") != "mapping":
         raise BadFile(f"{path}:1: the file must hold sections, such as `server:`", path=str(path), line=1)
-    return data, root
+    return as_map(data) or {}, root
 
 
-def _broken(path: Path, text: str, error: Exception) -> BadFile:
-    """Return what is wrong with a text that is not YAML, without any value that is in it."""
-    lines = text.splitlines()
-    mark: Any = getattr(error, "problem_mark", None)
-    position: Any = getattr(error, "position", None)
-    line = min(mark.line + 1, len(lines)) if mark else 0 if position is None else text.count("\n", 0, position) + 1
-    problem = str(getattr(error, "problem", None) or error).partition(" with value ")[0].splitlines()[0]
-    key = (["", *re.findall(r"^[ \t]*([\w-]+)[ \t]*:", "\n".join(lines[:line]), re.MULTILINE)])[-1]
-    message = f"{path}:{line}: not valid YAML: {problem}" + (f" (near {key})" if key else "")
-    return BadFile(message, path=str(path), line=line, field=key, advice="correct that line")
+def _tidy(value: object, default: Callable[[Any], object] = str) -> object:
+    """Return a value as JSON holds it, without entries that hold nothing: those mean the default.
 
-
-def _tidy(value: object, room: Iterator[int]) -> object:
-    """Return a value with text as all keys, and without keys that hold nothing, down to None: those mean the default.
-
-    Raises `ValueError` when there is no `room`: a few aliases of aliases stand for more than fits into memory.
+    Raises `ValueError`, also where it never ends: a few aliases of aliases stand for more than fits into memory.
     """
-    if next(room, None) is None:
-        raise ValueError("it holds too much")
-    if isinstance(value, dict):
-        entries = cast("dict[object, object]", value).items()
-        known = {str(key).lower() if isinstance(key, bool) else str(key): each for key, each in entries}
-        kept = {key: tidy for key, each in known.items() if (tidy := _tidy(each, room)) is not None}
-        return kept if kept or not known else None
-    return [_tidy(each, room) for each in cast("list[object]", value)] if isinstance(value, list) else value
+    parts = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=default).iterencode(value)
+    text = "".join(islice(parts, LARGEST))
+    text.encode()  # which refuses half characters
+    return json.loads(text, object_hook=_kept)
 
 
-def _entry(node: Any, key: str) -> tuple[Any, Any] | None:
-    """Return the nodes of a mapping's key and value, or of a list's item, twice."""
-    if getattr(node, "id", "") == "sequence":
-        return (node.value[int(key)],) * 2 if key.isdigit() and int(key) < len(node.value) else None
-    pairs = node.value if getattr(node, "id", "") == "mapping" else ()
-    return next((pair for pair in pairs if pair[0].value == key), None)
+def _kept(entries: dict[str, object]) -> dict[str, object] | None:
+    kept = {key: each for key, each in entries.items() if each is not None}
+    return kept if kept or not entries else None
 
 
-def _is_open(node: Any) -> bool:
-    """Tell whether entries can be written on lines below: a mapping without braces, or nothing yet."""
-    return not node.flow_style if node.id == "mapping" else not node.value and not getattr(node, "style", "")
+def _is_block(node: Any) -> bool:
+    """Tell whether a node is a mapping with an entry a line, without braces."""
+    return getattr(node, "id", "") == "mapping" and not node.flow_style
 
 
-def _end(lines: Sequence[str], start: int, column: int) -> int:
-    """Return where the lines of an entry end, given the line after its key's; comments below it are not part of it."""
-    end = start
-    for number, line in enumerate(lines[start:], start=start + 1):
-        content = line.strip()
-        indent = len(line) - len(line.lstrip(" "))
-        if content and content[0] != "#":
-            if indent < column or (indent == column and content[0] != "-"):
-                break
-            end = number
-    return end
-
-
-def _remark(lines: Sequence[str], name: Any, node: Any) -> str:
-    """Return the comment behind a value that stands on its key's line, else the one behind the key."""
-    last = node.end_mark if node.end_mark.line == name.end_mark.line and node.value else name.end_mark
-    found = re.compile(r"\s+#[^\r\n]*").search(lines[int(name.end_mark.line)], last.column)
-    return found[0] if found else ""
-
-
-def _put(data: object, keys: Keys, value: object) -> object:
-    """Return `data` with one value set, or taken out where it is None; what that leaves empty is taken out too."""
-    if not keys:
-        return value
-    entries = as_map(data) or {}
-    entries = {**entries, keys[0]: _put(entries.get(keys[0]), keys[1:], value)}
-    return {key: each for key, each in entries.items() if each is not None} or None
-
-
-def _plain(value: object, key: str) -> object:
-    """Return a value as plain JSON values, secrets as their text. Raises `BadInput` for what no file can hold."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=Secret.reveal)
-        text.encode()
-    except (AttributeError, TypeError, ValueError) as error:
-        rule = "can hold text, numbers, true, false, lists and mappings, without half characters and infinity"
-        raise BadInput(f"{key} {rule}", field=key) from error
-    return cast("object", json.loads(text))
+def _block(key: str, value: object, column: int, remark: str = "") -> list[str]:
+    """Return the lines of an entry: a mapping with an entry a line, anything else on one line."""
+    head, inner = f"{' ' * column}{_written(key)}:", as_map(value)
+    if not inner:
+        return [f"{head} {_written(value)}{remark}"]
+    return [head + remark, *(line for name, each in inner.items() for line in _block(name, each, column + 2))]
 
 
 def _written(value: object) -> str:
@@ -211,6 +166,13 @@ def _written(value: object) -> str:
     if isinstance(value, str) and _PLAIN.fullmatch(value):
         return value
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+
+
+def _put(data: object, keys: Sequence[str], value: object) -> dict[str, object] | None:
+    """Return a mapping with one value set, or taken out where it is None, as is what that leaves empty."""
+    entries = as_map(data) or {}
+    inner = _put(entries.get(keys[0]), keys[1:], value) if keys[1:] else value
+    return _kept({**entries, keys[0]: inner})
 
 
 def as_map(value: object) -> dict[str, object] | None:

@@ -1,30 +1,184 @@
-"""All settings of a home: what the plugins' sections hold now, and how they are changed."""
+"""Typed settings in layers: the sections' defaults, the home's file, a workspace's file, the environment."""
 
 from __future__ import annotations
 
 import copy
+import json
+import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct, structs
 
 from ..errors import BadFile, BadInput, Conflict, NotFound
 from ..locks import locked
 from ..log import logger
 from ..manifests import suggest
 from ..records import Secret, Section, WorkspaceInfo
-from ..secrets import Redactor, ensure_home, write_secret
-from .document import Keys, SettingsFile
+from ..secrets import Redactor, ensure_home, read_variable, write_secret
+from .document import SettingsFile, as_map
 from .sections import KERNEL_SECTIONS, SecretSettings
-from .values import REFERENCE, Env, Finding, Reading, Sections, SettingsField, secret_texts
-from .vault import forget, keep, resolve
+from .vault import OURS, forget, keep, resolve
 
 S = TypeVar("S", bound=Struct)
 FILE = "settings.yaml"
 LOCK = f".{FILE}.lock"
+_PLACEHOLDER = re.compile(r"<<([A-Za-z_][A-Za-z0-9_]*)>>")
+REFERENCE = re.compile(f"{_PLACEHOLDER.pattern}|keyring:.*")
+_PASSWORDS: dict[type, dict[str, Any]] = {Secret: {"type": "string", "format": "password"}}
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """A remark about the settings file that hinders nothing."""
+
+    key: str
+    line: int
+    text: str
+
+
+class SettingsField(Struct, frozen=True, kw_only=True):
+    """A setting for lists and forms. `value` is as it counts now, a secret as its handle; `source` says where from.
+
+    `written` is the text in the file if that is a reference, `<<NAME>>` or `keyring:…`; `schema` is a JSON Schema.
+    """
+
+    key: str
+    plugin: str
+    default: Any
+    value: Any
+    source: str = "default"
+    secret: bool
+    restart: bool
+    global_only: bool
+    variables: Sequence[str]
+    written: str = ""
+    schema: Mapping[str, Any]
+
+
+class Declared:
+    """The sections of all plugins, with their defaults."""
+
+    def __init__(self, sections: Iterable[tuple[str, Section]]) -> None:
+        self.values: dict[str, Struct] = {}
+        self.fields: dict[str, SettingsField] = {}
+        for plugin, section in sections:
+            try:
+                self._add(plugin, section)
+            except (TypeError, KeyError) as error:
+                logger("settings").error("section not used", plugin=plugin, section=section.name, error=str(error))
+
+    def _add(self, plugin: str, section: Section) -> None:
+        default = section.type()  # a field without a default raises TypeError
+        if section.name in self.values:
+            raise TypeError("another plugin has one of that name")
+        for info in structs.fields(default):
+            meta = next(iter(getattr(info.type, "__metadata__", ())), Meta())
+            schema = msgspec.json.schema(info.type, schema_hook=_PASSWORDS.__getitem__)
+            marks, is_secret = meta.extra or {}, "'format': 'password'" in str(schema)
+            key, value, aliases = f"{section.name}.{info.name}", getattr(default, info.name), marks.get("env", ())
+            name = "HALO_" + re.sub(r"[^A-Z0-9]", "_", key.upper())
+            self.fields[key] = SettingsField(
+                key=key,
+                plugin=plugin,
+                default=value,
+                value=value,
+                secret=is_secret,
+                restart=bool(marks.get("restart")),
+                global_only=is_secret or section.global_only or bool(marks.get("global_only")),
+                variables=(name, aliases) if isinstance(aliases, str) else (name, *aliases),
+                schema=schema,
+            )
+        self.values[section.name] = default
+
+
+class Reading:
+    """What one state of a file means above the layer `base`: the values, and what was noticed on the way.
+
+    With an environment it is the home's file, without one a workspace's, which may come from a stranger. Raises
+    `BadFile` or `BadInput` that names the key or the variable, and the rule.
+    """
+
+    def __init__(self, file: SettingsFile, base: Declared | Reading, env: Mapping[str, str] | None) -> None:
+        self.file = file
+        self.base = base
+        self.values: dict[str, Struct] = {}
+        self.fields: dict[str, SettingsField] = {}
+        self.secrets: list[Secret] = []
+        self.findings: list[Finding] = []
+        self._env = env
+        self._note_unknown("", file.data, base.values)
+        for name, default in base.values.items():
+            given = as_map(file.data.get(name, {}))
+            if given is None:
+                raise file.bad(name, "must hold fields, one a line below it")
+            kinds = {info.name: info.type for info in structs.fields(default)}
+            self._note_unknown(f"{name}.", given, kinds)
+            values = {each: self._value(f"{name}.{each}", kind, given.get(each)) for each, kind in kinds.items()}
+            try:
+                self.values[name] = type(default)(**values)
+            except (TypeError, ValueError) as error:  # a rule over several fields, in __post_init__
+                raise file.bad(name, str(error)) from error
+
+    def _value(self, key: str, kind: Any, raw: object) -> object:
+        """Return what counts: a variable, else the file, else the layer below; a workspace has variables below."""
+        field, is_home = self.base.fields[key], self._env is not None
+        if raw is not None and field.global_only and not is_home:
+            self._note(key, f"{key} counts for the whole server and is not taken from a workspace")
+        is_open = is_home or not (field.global_only or field.source.startswith("environment"))
+        found = {"file" if is_home else "workspace": raw if is_open else None}
+        found |= {f"environment {name}": read_variable(self._env or {}, name) for name in reversed(field.variables)}
+        for source, each in found.items():
+            if each is not None:
+                value, written = self._read(field, kind, source, each), str(each)
+                written = written if REFERENCE.fullmatch(written) else ""
+                field = structs.replace(field, value=value, source=source, written=written)
+        self.fields[key] = field
+        return field.value
+
+    def _read(self, field: SettingsField, kind: Any, source: str, raw: object) -> object:
+        """Return a value as its type; text may stand for numbers and truth, for a list (commas, JSON) or a mapping."""
+        raw = json.loads(_PLACEHOLDER.sub(partial(self._variable, field.key), json.dumps(raw)))
+        try:
+            if isinstance(raw, str) and ("$ref" in field.schema or field.schema.get("type") in ("array", "object")):
+                is_json = raw.strip().startswith(("[", "{"))
+                raw = json.loads(raw) if is_json else [part.strip() for part in raw.split(",") if part.strip()]
+            return msgspec.convert(raw, kind, strict=False, dec_hook=partial(self._secret, field.key))
+        except ValueError as error:
+            rule, variable = f"is not valid: {error}", source.removeprefix("environment ")
+            if variable != source:
+                raise BadInput(f"{variable} {rule}", field=variable) from error
+            raise self.file.bad(field.key, rule) from error
+
+    def _variable(self, key: str, found: re.Match[str]) -> str:
+        """Return, for JSON, what `<<NAME>>` stands for; itself where that is not set, or in a file of strangers."""
+        given = read_variable(self._env or {}, found[1])
+        if given is None:
+            self._note(key, f"the environment variable {found[1]} is not set, or not given to workspaces")
+        return found[0] if given is None else json.dumps(given)[1:-1]
+
+    def _secret(self, key: str, kind: type, text: object) -> Secret:
+        """Return the handle on a secret; one that the keyring does not give is empty, and remarked on."""
+        if kind is not Secret or not isinstance(text, str):
+            raise TypeError("Expected quoted text")
+        try:
+            secret = Secret(resolve(text, field=key), key)
+        except BadInput as error:
+            self._note(key, f"{error.message}; {error.advice}")
+            secret = Secret("", key)
+        self.secrets.append(secret)
+        return secret
+
+    def _note_unknown(self, prefix: str, given: Mapping[str, object], known: Iterable[str]) -> None:
+        for name in sorted(given.keys() - {*known}):
+            self._note(prefix + name, f"unknown {'key' if prefix else 'section'} {prefix}{name}{suggest(name, known)}")
+
+    def _note(self, key: str, text: str) -> None:
+        self.findings.append(Finding(key=key, line=self.file.line(key), text=text))
 
 
 class LoadedSettings:
@@ -33,123 +187,96 @@ class LoadedSettings:
     One that is broken then leaves what counted before. `redactor` knows every secret that is set.
     """
 
-    def __init__(self, home: Path, sections: Sections, env: Env) -> None:
+    def __init__(self, home: Path, sections: Iterable[tuple[str, Section]], env: Mapping[str, str]) -> None:
         self.home = home
         self.redactor = Redactor()
-        self._file = home / "secrets" / FILE
+        self._declared = Declared(sections)
         self._env = dict(env)
         self._lock = threading.Lock()
-        self._refused = {each.type: why for plugin, each in sections if (why := _refusal(plugin, each, sections))}
-        self._sections = [(plugin, each) for plugin, each in sections if each.type not in self._refused]
         self._seen: dict[Path, tuple[object, Reading]] = {}
-        self.reload()
+        self.at()
 
     def of(self, section: type[S], workspace: WorkspaceInfo | None = None) -> S:
         """See `contracts.Settings.of`."""
-        found = self.at(workspace).values.get(section)
-        if found is None:
-            reason = self._refused.get(section, f"no plugin provides settings of the type {section.__name__}")
-            raise NotFound(reason, advice="a plugin returns its sections from provide_settings")
-        return cast("S", found)
+        for each in self.at(workspace).values.values():
+            if isinstance(each, section):
+                return each
+        raise NotFound(f"no plugin that is loaded provides settings of the type {section.__name__}")
 
     def fields(self, workspace: WorkspaceInfo | None = None) -> Sequence[SettingsField]:
         """See `contracts.Settings.fields`."""
-        return tuple(self.at(workspace).fields)
+        return tuple(self.at(workspace).fields.values())
 
-    @property
-    def secrets(self) -> Sequence[Secret]:
-        """Every secret that is set."""
-        return tuple(self.at().secrets)
-
-    @property
-    def in_keyring(self) -> bool:
-        """Whether new secrets go into the keyring."""
-        return self.of(SecretSettings).store == "keyring"
+    def kept(self, text: str, field: str) -> str:
+        """Return what to write for a new secret: itself, or, where settings want that, a reference to the keyring."""
+        return keep(text, self.home, field=field) if self.of(SecretSettings).store == "keyring" else text
 
     def at(self, workspace: WorkspaceInfo | None = None) -> Reading:
         """Return all that counts now, for a workspace or for the whole server, and what is odd about it."""
-        base, path = None if workspace is None else self.at(), self._path(workspace)
+        base: Declared | Reading = self.at() if workspace else self._declared
+        env = None if workspace else self._env
+        path = Path(workspace.path, ".halo", FILE) if workspace else self.home / "secrets" / FILE
         stamp, (seen, reading) = _stamp(path), self._seen.get(path, (None, None))
-        if reading is not None and seen == stamp and reading.base is base:
+        if reading and seen == stamp and reading.base is base:
             return reading
         try:
-            reading = self._reading(path, base)
+            reading = Reading(SettingsFile.read(path, is_strange=env is None), base, env)
         except BadInput as error:
+            if not (workspace or reading):
+                raise
             logger("settings").warning("settings not read", error=error.message)
-            kept = reading is not None and reading.base is base
-            reading = copy.copy(reading) if reading and kept else self._reading(path, base, SettingsFile(path, ""))
+            former = reading if reading and reading.base is base else Reading(SettingsFile(path, ""), base, env)
+            reading = copy.copy(former)
             reading.findings = [Finding(key=error.field, line=getattr(error, "line", 0), text=error.message)]
         self._seen[path] = stamp, reading
+        if not workspace:
+            self.redactor.learn("settings", reading.secrets)
         return reading
-
-    def reload(self) -> None:
-        """Read the file again. Raises `BadFile` and keeps what counted before."""
-        stamp, reading = _stamp(self._file), self._reading(self._file)
-        self._seen[self._file] = stamp, reading
 
     def write(
         self, changes: Mapping[str, object], *, revision: str | None = None, workspace: WorkspaceInfo | None = None
     ) -> str:
         """See `contracts.Settings.write`. Comments and unknown keys stay; what is refused leaves the file as it was."""
         ensure_home(self.home)
-        path, base = self._path(workspace), None if workspace is None else self.at()
         with self._lock, locked(self.home / "secrets" / LOCK):
-            file = SettingsFile.read(path, is_strange=base is not None)
-            if revision is not None and revision != file.revision:
+            before = self.at(workspace)
+            path, env = before.file.path, None if workspace else self._env
+            file = SettingsFile.read(path, is_strange=env is None)
+            if revision not in (None, file.revision):
                 raise Conflict("the settings were changed meanwhile", advice="read them again, then repeat the change")
-            changed = file.changed({self._keys(key, workspace): value for key, value in changes.items()})
-            try:
-                reading = self._reading(path, base, changed)
-            except BadFile as error:
-                rule = error.message.removeprefix(f"{error.path}:{error.line}: ")
-                raise BadInput(rule, field=error.field, advice=error.advice) from error
-            before = self._texts(file)
-            changed = changed.changed(self._moved(self._texts(changed).items() - before.items()))
-            if changed.text != file.text:
+            changed, after = file, before
+            for keep in (False, True):  # all is checked before anything is put into the keyring
+                for key, value in changes.items():
+                    changed = changed.changed(key, self._stored(key, value, before, keep=keep))
+                try:
+                    after = Reading(changed, before.base, env)
+                except BadFile as error:
+                    raise BadInput(error.message.partition(": ")[2], field=error.field) from error
+            if changed is not file:
                 write_secret(path, changed.text)
-            for text in {*before.values()} - {*self._texts(changed).values()}:
-                forget(text)
-            self._seen[path] = None, reading
+            self._seen[path] = (), after  # an old stamp: what was written is read, and counts should that be broken
+            for reference in {*OURS.findall(file.text)} - {*OURS.findall(changed.text)}:
+                forget(reference)
             return self.at(workspace).file.revision
 
-    def _path(self, workspace: WorkspaceInfo | None) -> Path:
-        return Path(workspace.path, ".halo", FILE) if workspace else self._file
-
-    def _reading(self, path: Path, base: Reading | None = None, file: SettingsFile | None = None) -> Reading:
-        file = file or SettingsFile.read(path, is_strange=base is not None)
-        reading = Reading(file, self._env, self._sections, base)
-        refused = [Finding(key=kind.__name__, line=0, text=text) for kind, text in self._refused.items()]
-        reading.findings[:0] = refused
-        if base is None:
-            self.redactor.learn("settings", reading.secrets)
-        return reading
-
-    def _texts(self, file: SettingsFile) -> dict[Keys, str]:
-        """Return every secret in a file as it is written, by its keys."""
-        raws = [(file.data.get(each.name), each.type, (each.name,)) for _, each in self._sections]
-        return {keys: text for raw in raws for keys, text in secret_texts(*raw)}
-
-    def _moved(self, fresh: Iterable[tuple[Keys, str]]) -> dict[Keys, object]:
-        """Return the references to put in the place of new secrets, which go into the keyring if settings want that."""
-        moved: dict[Keys, object] = {}
-        for keys, text in fresh:
-            field = ".".join(keys)
-            if "****" in text:
-                raise BadInput(f"{field} must be the secret itself, not what hides it", field=field)
-            resolve(text, field=field)
-            if self.in_keyring and not REFERENCE.fullmatch(text):
-                moved[keys] = keep(text, self.home, field=field)
-        return moved
-
-    def _keys(self, key: str, workspace: WorkspaceInfo | None) -> Keys:
-        """Return a dotted key's parts, once it is a setting's or lies within one."""
-        fields = self.at().fields
-        field = next((each for each in fields if f"{key}.".startswith(f"{each.key}.")), None)
+    def _stored(self, key: str, value: object, reading: Reading, *, keep: bool) -> object:
+        """Return what to write into the file for a new value: for a secret that may be a reference to the keyring."""
+        field = next((each for each in reading.fields.values() if f"{key}.".startswith(f"{each.key}.")), None)
         if field is None:
-            raise BadInput(f"there is no setting {key}{suggest(key, [each.key for each in fields])}", field=key)
-        if workspace and field.global_only:
+            raise BadInput(f"there is no setting {key}{suggest(key, reading.fields)}", field=key)
+        if field.global_only and reading.base is not self._declared:
             raise BadInput(f"{key} counts for the whole server and cannot be set in a workspace", field=key)
-        return tuple(key.split("."))
+        if field.secret and isinstance(value, Mapping):
+            entries = cast("Mapping[str, object]", value).items()
+            return {name: self._stored(f"{key}.{name}", each, reading, keep=keep) for name, each in entries}
+        text = value.reveal() if isinstance(value, Secret) else value
+        if not field.secret or not isinstance(text, str):
+            return value
+        if "****" in text:
+            raise BadInput(f"{key} must be the secret itself, not what hides it", field=key)
+        resolve(text, field=key)
+        is_kept = keep and not REFERENCE.fullmatch(text) and "$ref" not in str(field.schema)
+        return self.kept(text, key) if is_kept else text
 
 
 def _stamp(path: Path) -> object:
@@ -160,24 +287,12 @@ def _stamp(path: Path) -> object:
     return ()
 
 
-def _refusal(plugin: str, section: Section, sections: Sections) -> str:
-    """Return why a section cannot be read, or nothing: another plugin claims its name, or it has no default."""
-    rivals = {other for other, each in sections if each.name == section.name and each.type != section.type}
-    if rivals:
-        return f"the settings section {section.name} is claimed by {' and '.join(sorted({plugin, *rivals}))}"
-    try:
-        section.type()
-    except TypeError as error:
-        return f"every field of the settings section {section.name} needs a default: {error}"
-    return ""
-
-
-def load_kernel_settings(home: Path, env: Env) -> LoadedSettings:
+def load_kernel_settings(home: Path, env: Mapping[str, str]) -> LoadedSettings:
     """Read the kernel's own sections alone, for when plugins are not known yet; says nothing about the others."""
     return LoadedSettings(home, [("kernel", section) for section in KERNEL_SECTIONS], env)
 
 
-def load_settings(home: Path, sections: Sections, env: Env) -> LoadedSettings:
+def load_settings(home: Path, sections: Iterable[tuple[str, Section]], env: Mapping[str, str]) -> LoadedSettings:
     """Read `<home>/secrets/settings.yaml` and the environment into typed sections, given with their plugin's name.
 
     Raises `BadFile` (path, line, key, rule) for the file, `BadInput` (the variable's name) for the environment.

@@ -5,22 +5,26 @@ Keyring: https://keyring.readthedocs.io
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from secrets import token_hex
+from typing import TYPE_CHECKING, cast
+from urllib.parse import quote
+
+from msgspec import json
 
 from ..errors import BadInput
+from ..locks import locked
 from ..records import Secret
-from ..secrets import PRIVATE_FOLDER, read_secret, write_secret
+from ..secrets import read_secret, write_secret
 
 if TYPE_CHECKING:
     from .loaded import LoadedSettings
 
 KEYRING = "keyring:"
-_OURS = f"{KEYRING}halo/"
-_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789@_-")
+OURS = re.compile(rf'{KEYRING}halo/[^"\r\n]*')
 
 
 def resolve(text: str, *, field: str) -> str:
@@ -36,14 +40,15 @@ def resolve(text: str, *, field: str) -> str:
 
 def keep(text: str, home: Path, *, field: str) -> str:
     """Put a secret into the keyring and return the reference to it. Raises `BadInput` that names `field`."""
-    reference = f"{_OURS}{home}/{field}"
+    # a new name, so that the old entry counts until the file is written
+    reference = f"{KEYRING}halo/{home}/{field}/{token_hex(4)}"
     _keyring("set_password", reference, text, field=field)
     return reference
 
 
 def forget(text: str) -> None:
     """Take what `keep` put into the keyring out of it, if it lets us."""
-    if text.startswith(_OURS):
+    if OURS.fullmatch(text):
         with suppress(BadInput):
             _keyring("delete_password", text, field="")
 
@@ -53,54 +58,51 @@ def _keyring(act: str, reference: str, *values: str, field: str) -> str | None:
     try:
         import keyring
 
-        found: str | None = getattr(keyring, act)(service, name, *values)
+        return cast("str | None", getattr(keyring, act)(service, name, *values))
     except Exception as error:  # each system's keyring raises its own
-        is_missing, instead = isinstance(error, ImportError), "unlock it, or: halo settings set secrets.store file"
-        advice = "pip install 'halo-kernel[keyring]'" if is_missing else instead
-        raise BadInput(
-            f"{field}: the keyring cannot be used: {str(error).rstrip('.')}", field=field, advice=advice
-        ) from error
-    return found
+        why = f"{field}: the keyring cannot be used: {str(error).rstrip('.')}"
+        advice = "unlock it, or: pip install 'halo-kernel[keyring]', or: halo settings set secrets.store file"
+        raise BadInput(why, field=field, advice=advice) from error
 
 
 class KeptSecrets:
-    """See `contracts.Secrets`. One file a secret below `secrets/<plugin>/`."""
+    """See `contracts.Secrets`. One JSON object a plugin, `secrets/<plugin>.secrets`, of texts or references by name."""
 
     def __init__(self, settings: LoadedSettings, plugin: str) -> None:
         self._settings = settings
         self._plugin = plugin
-        self._folder = settings.home / "secrets" / _coded(plugin)
+        self._path = settings.home / "secrets" / f"{quote(plugin, safe='')}.secrets"
 
     def get(self, name: str) -> Secret | None:
         """See `contracts.Secrets.get`."""
-        text, field = read_secret(self._folder / f"{_coded(name)}.secret"), f"{self._plugin}/{name}"
+        text, field = self._read().get(name), f"{self._plugin}/{name}"
         secret = None if text is None else Secret(resolve(text, field=field), field)
         self._settings.redactor.learn(field, [secret] if secret else [])
         return secret
 
     def put(self, name: str, value: str) -> None:
         """See `contracts.Secrets.put`."""
-        path, field = self._folder / f"{_coded(name)}.secret", f"{self._plugin}/{name}"
+        field = f"{self._plugin}/{name}"
         if value.startswith(KEYRING):
             raise BadInput(f"{field} begins with {KEYRING}, as a reference does", field=field)
-        self._folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        write_secret(path, keep(value, self._settings.home, field=field) if self._settings.in_keyring else value)
+        self._change(name, self._settings.kept(value, field))
         self.get(name)  # which lets the redactor know
 
     def delete(self, name: str) -> None:
         """See `contracts.Secrets.delete`."""
-        path = self._folder / f"{_coded(name)}.secret"
-        forget(read_secret(path) or "")
-        path.unlink(missing_ok=True)
+        self._change(name, None)
 
     def known(self) -> Sequence[str]:
         """See `contracts.Secrets.known`."""
-        return sorted(unquote(each.stem) for each in self._folder.glob("*.secret"))
+        return sorted(self._read())
 
+    def _read(self) -> dict[str, str]:
+        return json.decode(read_secret(self._path) or "{}", type=dict[str, str])
 
-def _coded(name: str) -> str:
-    """Return a name as a file's. Capitals are written out: where `A` and `a` are one file, they stay two names."""
-    coded = "".join(chr(each) if each in _PLAIN else f"%{each:02x}" for each in name.encode())
-    if not 0 < len(coded) <= 200:
-        raise BadInput("the name of a secret must have 1 to 200 bytes; capitals and signs take three", field="name")
-    return coded
+    def _change(self, name: str, text: str | None) -> None:
+        with locked(self._path.with_suffix(".lock")):
+            held = self._read()
+            old = held.pop(name, text)
+            write_secret(self._path, json.encode(held if text is None else {**held, name: text}).decode())
+        if old != text:
+            forget(old or "")

@@ -84,11 +84,11 @@ def _change(client: Client, workspace: str, options: argparse.Namespace) -> None
     field = _field(_read(client, workspace)["settings"], key)
     value = None if options.action == "unset" else _value(field, key, options.value)
     done = client.request("PATCH", _PATH, {"changes": {key: value}, "workspace": workspace})
-    if done["restart"] and not client.embedded:
+    now = _field(done["settings"], key)
+    if now["restart"] and now["value"] != field["value"] and not client.embedded:
         note(f"{key} counts from the next start of the server.")
-    source = _field(_read(client, workspace)["settings"], key)["source"]
-    if source.startswith("environment"):
-        note(f"The {source} goes before it.")
+    if now["source"].startswith("environment"):
+        note(f"The {now['source']} goes before it.")
 
 
 def _field(fields: Sequence[Field], key: str) -> Field:
@@ -104,7 +104,7 @@ def _field(fields: Sequence[Field], key: str) -> Field:
 def _value(field: Field, key: str, text: str | None) -> object:
     """Return what was typed as JSON would say it; the server has the last word on what a setting may hold."""
     if text is None and not field["secret"]:
-        raise BadInput(f"{key} must be {field['allowed']}", field=key, advice=f"Say `halo settings set {key} VALUE`.")
+        raise BadInput(f"{key} needs a value", field=key, advice=f"Say `halo settings set {key} VALUE`.")
     text = plain(_asked(key) if text is None else text, "value")
     kinds = {each.get("type") for each in (field["schema"], *field["schema"].get("anyOf", ()))}
     if "string" in kinds or (field["secret"] and key != field["key"]):

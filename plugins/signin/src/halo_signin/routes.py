@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
-from halo_kernel import OPERATOR, BadFile, BadInput, Conflict, Exchange, Reply, Route, ServerSettings, WrongCredentials
+from halo_kernel import OPERATOR, BadInput, Conflict, Exchange, Reply, Route, ServerSettings, WrongCredentials
 
 from .hashing import hash_password, matches, weakness
 from .settings import SignInSettings
@@ -132,13 +132,7 @@ class SignIn:
         return Done()
 
     async def _stored(self) -> str | None:
-        try:
-            await asyncio.to_thread(self.host.settings.reload)
-        except BadFile as error:
-            self.host.log.warning(
-                "the settings file cannot be read; the password of before counts", error=error.message
-            )
-        secret = self.host.settings.of(ServerSettings).password
+        secret = (await asyncio.to_thread(self.host.settings.of, ServerSettings)).password
         return None if secret is None else secret.reveal()
 
     async def _compare(self, stored: str, given: str) -> None:
