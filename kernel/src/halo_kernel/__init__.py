@@ -11,6 +11,7 @@ _HOMES = {
     "access": "fold_access parse_access permits",
     "client": "Client connect find_server",
     "clock": "SystemClock",
+    "credentials": "COOKIE",
     "folds": "History Item View",
     "hookspecs": "hook",
     "locks": "locked",

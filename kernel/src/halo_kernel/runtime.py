@@ -118,6 +118,7 @@ class Kernel:
         self.stopping = asyncio.Event()
         self.supervisor = Supervisor()
         self.hooks = Hooks(plugins.manager, on_failure=self._failed, strict=strict)
+        self.served: Sequence[tuple[str, Route]] = ()
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
@@ -319,8 +320,10 @@ class Kernel:
                 return self.accounts.channels.get(name)
             case "model":
                 return self._models.find(name)
+            case "routes":
+                return self.served
             case _:
-                raise BadInput(f"kind must be channel, dispatcher or model, not {kind!r}", field="kind")
+                raise BadInput(f"kind must be channel, dispatcher, model or routes, not {kind!r}", field="kind")
 
     async def _seat_of(self, workspace: str) -> Seat:
         return await self.workspaces.seat(workspace)

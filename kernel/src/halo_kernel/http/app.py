@@ -55,7 +55,8 @@ def make_face(kernel: Kernel, *, url: str, host: str = "127.0.0.1") -> Face:
     )
     gate = Gate(kernel=kernel, credentials=credentials, bound=host)
     by_path: dict[str, dict[str, Route]] = defaultdict(dict)
-    for _, route in System(kernel=kernel, links=credentials.links, presence=presence).routes:
+    kernel.served = System(kernel=kernel, links=credentials.links, presence=presence).routes
+    for _, route in kernel.served:
         by_path[route.path][route.method.upper()] = route
     mapped = [Mapped(path, Endpoint(by_path[path], gate)) for path in sorted(by_path, key=_vagueness)]
     app = Router(mapped, default=Nowhere(gate), redirect_slashes=False)

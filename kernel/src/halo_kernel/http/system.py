@@ -1,4 +1,4 @@
-"""The kernel's own routes: health, the server, models, one-time links, a description of all routes, the front page."""
+"""The kernel's own routes: health, the server, models, one-time links, the front page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..settings import ServerSettings
 from .settings import SettingsDesk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from ..credentials import Links
     from ..presence import Presence
@@ -130,7 +130,6 @@ class System:
             get(path="/api/doctor", handler=self.doctor, summary="Say what is well and what not", reply=Diagnosis),
             post(path="/api/server/stop", handler=self.stop, summary="Stop the server", reply=Stopped),
             get(path="/api/models", handler=self.models, summary="List models and the choice", reply=ModelsStatus),
-            get(path="/api/openapi.json", handler=self.openapi, summary="Describe all routes"),
             *SettingsDesk(kernel=self.kernel).routes(),
         ]
 
@@ -167,12 +166,6 @@ class System:
         """List the offers of all providers."""
         offers, chosen, reason = await self.kernel.models()
         return ModelsStatus(models=tuple(offers), chosen=chosen.model if chosen else None, reason=reason)
-
-    async def openapi(self, exchange: Exchange) -> Mapping[str, object]:
-        """Describe all routes."""
-        from ..openapi import describe
-
-        return describe(self.routes, version=self.presence.version)
 
     async def make_link(self, exchange: Exchange) -> LinkMade:
         """Make a link to a path of this server, under the name that the request was sent to."""

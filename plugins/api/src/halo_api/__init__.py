@@ -16,12 +16,14 @@ def provide_routes(host: Host) -> Iterable[Route]:
     """Provide the routes under `/api/workspaces`."""
     from .deliveries import delivery_routes
     from .erase import erase_routes
+    from .openapi import openapi_routes
     from .questions import question_routes
     from .sessions import session_routes
     from .streams import stream_routes
     from .workspaces import workspace_routes
 
     return [
+        *openapi_routes(host),
         *workspace_routes(host),
         *session_routes(host),
         *stream_routes(host),

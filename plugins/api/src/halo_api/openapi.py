@@ -6,15 +6,16 @@ Format: https://spec.openapis.org/oas/v3.1.0
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from .credentials import COOKIE
-from .records import Reply, Route, Stream
+from halo_kernel import COOKIE, Exchange, Reply, Route, Stream, __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from halo_kernel import Host
 
     _Schemas = Mapping[type, dict[str, Any]]
 
@@ -34,6 +35,16 @@ class Failure(msgspec.Struct, kw_only=True):
     type: str
     field: str = ""
     advice: str = ""
+
+
+def openapi_routes(host: Host) -> Sequence[Route]:
+    """Return the route that describes all routes."""
+
+    async def answer(exchange: Exchange) -> Mapping[str, object]:
+        routes = host.lookup("routes", "all")
+        return describe(cast("Sequence[tuple[str, Route]]", routes), version=__version__)
+
+    return [Route(method="GET", path="/api/openapi.json", handler=answer, summary="Describe all routes")]
 
 
 def describe(routes: Sequence[tuple[str, Route]], *, version: str) -> dict[str, object]:
