@@ -52,4 +52,4 @@ class AnthropicSettings(Struct, frozen=True, kw_only=True):
     keys: Annotated[dict[str, Secret], Meta(description="Keys of vendors with a manifest of your own, by its id.")] = {}
 
 
-SECTION = Section(name="anthropic", type=AnthropicSettings)
+SECTION = Section("anthropic", AnthropicSettings, global_only=True)

@@ -58,4 +58,4 @@ class OpenAISettings(Struct, frozen=True, kw_only=True):
         return (self.model,) if self.model else ()
 
 
-SECTION = Section(name="openai", type=OpenAISettings)
+SECTION = Section("openai", OpenAISettings, global_only=True)

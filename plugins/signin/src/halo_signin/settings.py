@@ -18,4 +18,4 @@ class SignInSettings(Struct, frozen=True, kw_only=True):
     ] = ""
 
 
-SECTION = Section("signin", SignInSettings)
+SECTION = Section("signin", SignInSettings, global_only=True)

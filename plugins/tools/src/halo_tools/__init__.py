@@ -17,8 +17,8 @@ _hosts: dict[str, Host] = {}
 
 @hook
 def provide_settings() -> Iterable[Section]:
-    """The section `tools`."""
-    return [Section("tools", ToolSettings)]
+    """The section `tools`, which no workspace changes: it says how far commands below full access are confined."""
+    return [Section("tools", ToolSettings, global_only=True)]
 
 
 @hook
