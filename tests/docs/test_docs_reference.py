@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from halo_kernel import Kernel, connect, errors, hookspecs
-from halo_kernel.http.failures import STATUS
+from halo_kernel.http.replies import STATUS
 from halo_kernel.records import events
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from halo_kernel import CursorGone, Exchange, Kernel, Route, ServerEvent, Stream, hook
+from halo_kernel import CursorGone, Exchange, HaloError, Kernel, Route, ServerEvent, Stream, hook
 from halo_kernel.client.wire import read_events
 from halo_kernel.http.streams import EventStream, encode
 from halo_kernel.testing import Front, listening, running_kernel
@@ -255,7 +255,7 @@ async def test_a_quiet_stream_is_kept_alive() -> None:
     async def receive() -> Any:
         await asyncio.Event().wait()
 
-    stream = EventStream(events(), gone=receive, stopping=asyncio.Event(), fail=lambda error: None, keep_alive=0.03)
+    stream = EventStream(events(), stopping=asyncio.Event(), known=lambda error: HaloError(str(error)), keep_alive=0.03)
     running = asyncio.create_task(stream({"type": "http", "method": "GET"}, receive, send))
     await until(lambda: sent.count(b": keep-alive\n\n") >= 3)
     go.set()

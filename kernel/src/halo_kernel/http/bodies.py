@@ -43,20 +43,14 @@ class Body:
 
         The end closes the connection, and a client that sends all before it reads would see only that.
         """
-        last = message["type"] == "http.response.body" and not message.get("more_body", False)
-        if not last or self._complete:
+        if message["type"] == "http.response.start" or message.get("more_body") or self._complete:
             await self._send(message)
             return
         dropping = asyncio.create_task(self._drop(), name="http.drop")
         await self._send({**message, "more_body": True})
         await asyncio.wait({dropping}, timeout=DRAIN_SECONDS)
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        await self._send({"type": "http.response.body"})
         dropping.cancel()  # not before: a server whose queue is full could not end its answer
-
-    async def gone(self) -> None:
-        """Return when the client has gone, dropping whatever it still sends."""
-        while (await self._next())["type"] != "http.disconnect":
-            pass
 
     async def _drop(self) -> None:
         while not self._complete:
@@ -75,7 +69,7 @@ def decode(raw: bytes, kind: type) -> object:
     Raises `BadInput` that names the field and the rule.
     """
     try:
-        return _decoder(kind).decode(raw.strip() or b"{}")
+        return msgspec.json.decode(raw.strip() or b"{}", type=_strict(kind))
     except msgspec.ValidationError as error:
         rule, field = _explain(str(error))
         raise BadInput(f"{field or 'The body'}: {rule}.", field=field) from error
@@ -91,13 +85,8 @@ def _explain(fault: str) -> tuple[str, str]:
 
 
 @cache
-def _decoder(kind: type) -> msgspec.json.Decoder[object]:
-    return msgspec.json.Decoder(_strict(kind))
-
-
 def _strict(kind: type) -> type:
     """Return the struct, or one derived from it that refuses unknown fields."""
-    if not issubclass(kind, msgspec.Struct) or kind.__struct_config__.forbid_unknown_fields:
-        return cast("type[object]", kind)
-    struct = cast("type[object]", kind)
-    return msgspec.defstruct(struct.__name__, [], bases=(kind,), forbid_unknown_fields=True, module=struct.__module__)
+    if issubclass(kind, msgspec.Struct) and not kind.__struct_config__.forbid_unknown_fields:
+        return msgspec.defstruct(kind.__name__, [], bases=(kind,), forbid_unknown_fields=True, module=kind.__module__)
+    return cast("type[object]", kind)

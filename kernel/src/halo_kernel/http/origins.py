@@ -7,9 +7,9 @@ guards against requests that a foreign page makes with this server's cookie.
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, urlsplit
 
 from ..errors import Forbidden
 
@@ -26,7 +26,8 @@ PREFLIGHT = {
     "Access-Control-Allow-Headers": "Content-Type, Authorization, x-token, Idempotency-Key, Last-Event-ID",
     "Access-Control-Max-Age": "86400",
 }
-_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+_PORTS = {"http": ":80", "https": ":443"}
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+?)\.?(:\d*)?")
 
 
 def is_open(scheme: str) -> bool:
@@ -47,7 +48,7 @@ class Origins:
         A WebSocket upgrade counts as a change: pass the method `WEBSOCKET`.
         """
         for host in () if is_open(scheme) else self._hosts(headers):
-            if not self._answers_to(_name(host)):
+            if not self._answers_to(host):
                 raise Forbidden(
                     f"This server does not answer to the name {host!r}.",
                     advice="Add the name to the setting server.allowed_hosts if it is yours.",
@@ -81,7 +82,9 @@ class Origins:
         forwarded = self.forwarded(headers, "host")
         return [headers.get("host", ""), *([forwarded] if forwarded else [])]
 
-    def _answers_to(self, name: str) -> bool:
+    def _answers_to(self, host: str) -> bool:
+        named = _HOST.fullmatch(host.lower())
+        name = named[1] if named else ""
         address, bound = _address(name), _address(self.bound)
         if address is not None and (address.is_loopback or bound is None or not bound.is_loopback):
             return True  # no DNS name, so nothing can be rebound
@@ -104,18 +107,6 @@ class Origins:
         return any(origin.lower() == listed.lower().rstrip("/") for listed in self.server.cors_origins)
 
 
-def _split(url: str) -> SplitResult:
-    try:
-        return urlsplit(url)
-    except ValueError:
-        return urlsplit("")
-
-
-def _name(host: str) -> str:
-    """Return the name in a `Host` header: no port, no brackets, no last dot, lower case."""
-    return (_split(f"//{host}").hostname or "").rstrip(".")
-
-
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Return the address that a name is, or always stands for."""
     if name == "localhost" or name.endswith(".localhost"):
@@ -129,10 +120,6 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 def _same_host(origin: str, host: str) -> bool:
     """Tell whether an `Origin` and a `Host` name the same place; a port left out is the origin's scheme's."""
-    theirs, ours = _split(origin), _split(f"//{host}")
-    default = _PORTS.get(theirs.scheme)
-    try:
-        same_port = (theirs.port or default) == (ours.port or default)
-    except ValueError:
-        return False
-    return default is not None and theirs.hostname == ours.hostname and same_port
+    scheme, _, place = origin.lower().partition("://")
+    default = _PORTS.get(scheme, "")
+    return bool(default) and place.removesuffix(default) == host.lower().removesuffix(default)

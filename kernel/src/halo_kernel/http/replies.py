@@ -1,11 +1,23 @@
-"""Handlers' answers as responses."""
+"""Handlers' answers as responses, and the one place where an exception becomes a status code."""
 
 from __future__ import annotations
 
+import math
+from typing import TYPE_CHECKING
+
 import msgspec
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from .. import errors
+from ..errors import BadInput, HaloError
+from ..log import logger
 from ..records import Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import HTTPConnection
 
 DEFAULTS = {
     "x-content-type-options": "nosniff",
@@ -13,6 +25,53 @@ DEFAULTS = {
     "referrer-policy": "same-origin",
     "cache-control": "no-store",
 }
+STATUS: Mapping[type[HaloError], int] = {
+    errors.BadInput: 400,
+    errors.TooLarge: 413,
+    errors.Unauthorized: 401,
+    errors.LockedOut: 429,
+    errors.Forbidden: 403,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.QueueFull: 429,
+    errors.WorkspaceUnusable: 409,
+    errors.CursorGone: 410,
+    errors.ModelError: 502,
+    errors.StorageUnavailable: 503,
+    errors.Stopping: 503,
+    HaloError: 500,
+}
+
+
+def known(error: BaseException, *, where: str, reference: str) -> HaloError:
+    """Return what a client may know of an exception: a defect is logged under a reference, and only that is told."""
+    if isinstance(error, HaloError):
+        return error
+    if isinstance(error, ClientDisconnect):
+        return BadInput("The request ended before its body did.")
+    logger("http").error("request failed", reference=reference, where=where, exc_info=error)
+    return HaloError(
+        f"Something went wrong inside the server (reference {reference}).",
+        advice=f"The server's log has the details under {reference}.",
+    )
+
+
+def shape(error: HaloError) -> dict[str, object]:
+    """Return what a client is told: the sentence, the class's name, the advice and the facts that the error carries."""
+    facts = {name: value for name, value in vars(error).items() if value not in ("", None) and not name.startswith("_")}
+    return {"error": facts.pop("message", ""), "type": type(error).__name__, **facts}
+
+
+def failure(error: HaloError, connection: HTTPConnection) -> Reply:
+    """Return the answer to a request that failed: as JSON, or in a browser that opens a page as text for a person."""
+    status = next(STATUS[base] for base in type(error).__mro__ if base in STATUS)
+    said: dict[str, str] = {"WWW-Authenticate": 'Bearer realm="halo"'} if status == 401 else {}
+    if wait := getattr(error, "retry_after", None) or (1 if status in (429, 503) else 0):
+        said["Retry-After"] = str(math.ceil(wait))
+    if "text/html" in connection.headers.get("accept", "") and not connection.scope["path"].startswith("/api/"):
+        text = "\n".join(line for line in (error.message, error.advice) if line) + "\n"
+        return Reply(status=status, body=text, headers=said, media_type="text/plain")
+    return Reply(status=status, body=shape(error), headers=said)
 
 
 def as_response(answer: object) -> Response:

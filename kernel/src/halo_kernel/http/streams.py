@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 from starlette.responses import Response
 
 from ..records import ServerEvent
-from .replies import DEFAULTS
+from .replies import DEFAULTS, shape
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
     from starlette.types import Receive, Scope, Send
+
+    from ..errors import HaloError
 
 KEEP_ALIVE = 15.0
 CLOSE_SECONDS = 0.5
@@ -36,11 +38,8 @@ def _line(text: str) -> str:
     return text.replace("\r", " ").replace("\n", " ").replace("\0", " ")
 
 
-_SHUTDOWN = encode(ServerEvent(event="shutdown", data={}))
-
-
 class EventStream(Response):
-    """One open stream. `gone` returns when its client has; `fail` turns an exception into what a client is told."""
+    """One open stream. `known` turns an exception into what a client may know of it."""
 
     media_type = "text/event-stream"
 
@@ -48,64 +47,60 @@ class EventStream(Response):
         self,
         events: AsyncIterator[ServerEvent],
         *,
-        gone: Callable[[], Coroutine[object, object, None]],
         stopping: asyncio.Event,
-        fail: Callable[[BaseException], object],
+        known: Callable[[BaseException], HaloError],
         keep_alive: float = KEEP_ALIVE,
     ) -> None:
         self.status_code = 200
         self.init_headers({**DEFAULTS, "x-accel-buffering": "no"})
         self._events = events
-        self._gone = gone
         self._stopping = stopping
-        self._fail = fail
+        self._known = known
         self._keep_alive = keep_alive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the iterator ends, the client goes or the server stops; the iterator is closed in any case."""
-
-        async def write(data: bytes, *, more: bool = True) -> None:
-            await send({"type": "http.response.body", "body": data, "more_body": more})
-
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        if scope["method"] == "HEAD":
-            await self._close()
-            await write(b"", more=False)
-            return
-        pump = asyncio.create_task(self._pump(write), name="http.stream")
-        gone = asyncio.create_task(self._gone(), name="http.gone")
+        pump = asyncio.create_task(self._pump(send, has_body=scope["method"] != "HEAD"), name="http.stream")
+        gone = asyncio.create_task(_gone(receive), name="http.gone")
         stop = asyncio.create_task(self._stopping.wait(), name="http.stop")
         tasks = (pump, gone, stop)
         try:
             while not (await asyncio.wait(tasks, timeout=self._keep_alive, return_when=asyncio.FIRST_COMPLETED))[0]:
-                await write(_COMMENT)
+                await _write(send, _COMMENT)
         finally:
-            last, heard = b"" if pump.done() else _SHUTDOWN, not gone.done()
+            is_cut, is_heard = not pump.done(), not gone.done()
             for task in tasks:
                 task.cancel()
             await asyncio.wait({pump}, timeout=CLOSE_SECONDS)  # a deaf iterator is left behind
-        if heard:
-            await write(last, more=False)
+        if is_heard:
+            await _write(send, encode(ServerEvent(event="shutdown", data={})) if is_cut else b"", more=False)
 
-    async def _pump(self, write: Callable[[bytes], Coroutine[object, object, None]]) -> None:
+    async def _pump(self, send: Send, *, has_body: bool) -> None:
         try:
-            await write(_RETRY)
-            async for event in self._events:
-                await write(encode(event))
+            if has_body:
+                await _write(send, _RETRY)
+                async for event in self._events:
+                    await _write(send, encode(event))
         except (Exception, SystemExit, asyncio.CancelledError) as error:
-            if not is_cancelled():
-                await write(encode(ServerEvent(event="error", data=self._fail(error))))
+            if not is_cancel(error):
+                await _write(send, encode(ServerEvent(event="error", data=shape(self._known(error)))))
         finally:
-            await self._close()
-
-    async def _close(self) -> None:
-        close = getattr(self._events, "aclose", None)
-        if close is not None:
-            with suppress(Exception):
-                await close()
+            with suppress(Exception):  # an iterator that is no generator cannot be closed
+                await cast("AsyncGenerator[ServerEvent]", self._events).aclose()
 
 
-def is_cancelled() -> bool:
-    """Tell whether somebody asked the running task to end; a plugin's own `CancelledError` is its failure."""
+async def _gone(receive: Receive) -> None:
+    """Return when the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _write(send: Send, data: bytes, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": data, "more_body": more})
+
+
+def is_cancel(error: BaseException) -> bool:
+    """Tell whether `error` is a cancel that somebody asked for; a plugin's own `CancelledError` is its failure."""
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0

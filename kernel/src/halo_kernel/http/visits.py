@@ -8,17 +8,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..credentials import COOKIE, COOKIE_LIFE
-from ..errors import HaloError, Stopping
+from ..errors import Stopping
 from ..records import Exchange, Reply, Stream
-from .bodies import Body, decode
-from .failures import failure, known, shape
-from .replies import as_response
-from .streams import EventStream, is_cancelled
+from .bodies import decode
+from .replies import as_response, failure, known
+from .streams import EventStream, is_cancel
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from ..errors import HaloError
     from ..records import Principal, Route
     from .gate import Gate
     from .origins import Origins
@@ -26,12 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Visit:
-    """One request; `body` is what the request is read through."""
+    """One request to a route."""
 
     route: Route
     gate: Gate
     request: Request
-    body: Body
 
     @cached_property
     def origins(self) -> Origins:
@@ -42,9 +41,12 @@ class Visit:
         """Return the response, of a failure too; only a cancel that somebody asked for is raised."""
         try:
             response = await self._answer()
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
-            # asyncio would pass `SystemExit` on and end the server.
-            if isinstance(error, asyncio.CancelledError) and is_cancelled():
+        except (
+            Exception,
+            SystemExit,
+            asyncio.CancelledError,
+        ) as error:  # asyncio would let `SystemExit` end the server
+            if is_cancel(error):
                 raise
             response = as_response(failure(self._known(error), self.request))
         origin = self.request.headers.get("origin")
@@ -69,17 +71,11 @@ class Visit:
         )
         async with gate.attempt(route.attempts, address):
             answer = await route.handler(exchange)
-        response = self._stream(answer) if isinstance(answer, Stream) else as_response(answer)
+        if isinstance(answer, Stream):
+            return EventStream(answer.events, stopping=gate.kernel.stopping, known=self._known)
+        response = as_response(answer)
         self._sign(response, answer if isinstance(answer, Reply) else Reply(), principal if is_old else None)
         return response
-
-    def _stream(self, stream: Stream) -> EventStream:
-        return EventStream(
-            stream.events,
-            gone=self.body.gone,
-            stopping=self.gate.kernel.stopping,
-            fail=lambda error: shape(self._known(error)),
-        )
 
     def _sign(self, response: Response, reply: Reply, renewed: Principal | None) -> None:
         """Set or end the browser's cookie, as the reply wants it."""
