@@ -17,9 +17,10 @@ from keyring.backend import KeyringBackend
 from keyring.errors import KeyringLocked, PasswordDeleteError
 from msgspec import Meta, Struct
 
-from halo_kernel import BadInput, Secret, Secrets, Section
+from halo_kernel import BadInput, Host, Secret, Secrets, Section, WorkspaceInfo, hook
 from halo_kernel.secrets import ensure_home
 from halo_kernel.settings import KERNEL_SECTIONS, KeptSecrets, LoadedSettings, load_settings
+from halo_kernel.testing import running_kernel
 
 
 class Memory(KeyringBackend):
@@ -301,6 +302,24 @@ def test_what_a_plugin_keeps_may_be_in_the_keyring(home: Path, ring: Memory) -> 
     assert list(ring.held.values()) == ["changed"]
     mine.delete("new")
     assert (ring.held, mine.known()) == ({}, ["old"])
+
+
+class Keeper:
+    """A plugin that keeps a secret."""
+
+    @hook
+    async def workspace_opened(self, workspace: WorkspaceInfo, host: Host) -> None:
+        host.secrets.put("token", "kept by acme")
+
+
+async def test_a_host_keeps_secrets_under_the_plugins_name(tmp_path: Path) -> None:
+    """What a plugin gives its host is its own, and masked in what the server logs from then on."""
+    (tmp_path / "work").mkdir()
+    async with running_kernel(tmp_path / "home", extra={"acme": Keeper()}) as kernel:
+        await kernel.workspaces.open(tmp_path / "work")
+        assert kernel.settings.redactor("kept by acme") == "<secret acme/token>"
+        assert kept(kernel.settings, "acme").get("token") == Secret("kept by acme")
+        assert kept(kernel.settings, "slack").known() == []
 
 
 def test_what_looks_like_a_reference_is_not_kept(home: Path) -> None:

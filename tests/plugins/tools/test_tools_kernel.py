@@ -157,5 +157,5 @@ async def test_an_ended_kernel_is_forgotten(tmp_path: Path) -> None:
     """The plugin holds nothing of a kernel that has ended."""
     async with running_kernel(tmp_path / "home", extra={"tools": plugin}) as kernel:
         await session_in(kernel, tmp_path / "w")
-        assert kernel.host in plugin._hosts.values()
-    assert kernel.host not in plugin._hosts.values()
+        assert kernel.workspaces in [host.workspaces for host in plugin._hosts.values()]
+    assert kernel.workspaces not in [host.workspaces for host in plugin._hosts.values()]

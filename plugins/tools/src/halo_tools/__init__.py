@@ -60,7 +60,7 @@ async def report_health() -> Iterable[HealthCheck]:
 @hook
 async def runtime_stopping(host: Host) -> None:
     """Forget a host that ends."""
-    for workspace in [name for name, known in _hosts.items() if known is host]:
+    for workspace in [name for name, known in _hosts.items() if known.workspaces is host.workspaces]:
         del _hosts[workspace]
 
 
