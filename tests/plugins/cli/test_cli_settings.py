@@ -41,7 +41,7 @@ def test_settings_are_listed_with_values_and_sources(
     assert "agent.max_steps = 7  (file)" in lines
     assert "server.port = 9527  (default)" in lines
     assert "signin.badge = lab  (environment HALO_BADGE)" in lines
-    assert "line 3: unknown key agent.max_stops, did you mean max_steps?" in said.err.splitlines()
+    assert "line 3: there is no setting agent.max_stops, did you mean agent.max_steps?" in said.err.splitlines()
     assert settings.command(["list", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {field["key"] for field in found["settings"]} == {line.partition(" = ")[0] for line in lines}

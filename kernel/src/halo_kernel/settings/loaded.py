@@ -111,18 +111,20 @@ class Reading:
         self.secrets: list[Secret] = []
         self.findings: list[Finding] = []
         self._env = env
-        self._note_unknown("", file.data, base.values)
         for name, default in base.values.items():
             given = as_map(file.data.get(name, {}))
             if given is None:
                 raise file.bad(name, "must hold fields, one a line below it")
             kinds = {info.name: info.type for info in structs.fields(default)}
-            self._note_unknown(f"{name}.", given, kinds)
             values = {each: self._value(f"{name}.{each}", kind, given.get(each)) for each, kind in kinds.items()}
             try:
                 self.values[name] = type(default)(**values)
             except (TypeError, ValueError) as error:  # a rule over several fields, in __post_init__
                 raise file.bad(name, str(error)) from error
+        written = {f"{name}.{each}" for name in base.values for each in as_map(file.data.get(name)) or ()}
+        known = {**self.values, **self.fields}
+        for key in sorted({*file.data, *written} - known.keys()):
+            self._note(key, f"there is no setting {key}{suggest(key, known)}")
 
     def _value(self, key: str, kind: Any, raw: object) -> object:
         """Return what counts: a variable, else the file, else the layer below; a workspace has variables below."""
@@ -166,16 +168,12 @@ class Reading:
         if kind is not Secret or not isinstance(text, str):
             raise TypeError("Expected quoted text")
         try:
-            secret = Secret(resolve(text, field=key), key)
+            text = resolve(text, field=key)
         except BadInput as error:
             self._note(key, f"{error.message}; {error.advice}")
-            secret = Secret("", key)
-        self.secrets.append(secret)
-        return secret
-
-    def _note_unknown(self, prefix: str, given: Mapping[str, object], known: Iterable[str]) -> None:
-        for name in sorted(given.keys() - {*known}):
-            self._note(prefix + name, f"unknown {'key' if prefix else 'section'} {prefix}{name}{suggest(name, known)}")
+            text = ""
+        self.secrets.append(Secret(text, key))
+        return self.secrets[-1]
 
     def _note(self, key: str, text: str) -> None:
         self.findings.append(Finding(key=key, line=self.file.line(key), text=text))
