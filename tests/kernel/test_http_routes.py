@@ -543,7 +543,7 @@ async def test_the_kernels_own_paths_are_its_own(
     rows = (await client.get("/api/server", headers=face.headers)).json()["plugins"]
     probe = next(row for row in rows if row["name"] == "probe")
     assert probe["state"] == "degraded"
-    assert "/api/health is claimed by probe and the kernel" in probe["reason"]
+    assert "GET /api/health is claimed by kernel and probe" in probe["reason"]
     assert any("route claimed twice" in str(record.msg) for record in caplog.get_records("setup"))
 
 

@@ -197,7 +197,7 @@ class Kernel:
         self._dispatchers = self._single("provide_dispatchers", dispatchers, lambda each: each.kind)
         provided = await hooks.gather(hookspecs.provide_channels, host=self.host)
         self.accounts.channels = self._single("provide_channels", provided, lambda each: each.type)
-        self.routes = _without_collisions(await hooks.gather(hookspecs.provide_routes, host=self.host), self.plugins)
+        self.routes = await hooks.gather(hookspecs.provide_routes, host=self.host)
 
     def _make_workspaces(self, registry: Database, embedded: bool) -> Workspaces:
         async def make_seat(info: WorkspaceInfo, database: Database, mark_busy: Callable[[], Awaitable[None]]) -> Seat:
@@ -362,18 +362,3 @@ def _chosen(engines: Sequence[Storage]) -> Storage:
         if len(others) == 1:
             return others[0]
     return engines[0]
-
-
-def _without_collisions(found: Sequence[tuple[str, Route]], plugins: Plugins) -> Sequence[tuple[str, Route]]:
-    """Leave out every route that two plugins claim, and name both."""
-    claims: dict[tuple[str, str], list[str]] = {}
-    for plugin, route in found:
-        claims.setdefault((route.method, route.path), []).append(plugin)
-    for (method, path), owners in claims.items():
-        if len(owners) > 1:
-            names = " and ".join(sorted(set(owners)))
-            message = f"{method} {path} is claimed by {names}; none of them answers it"
-            for owner in set(owners):
-                plugins.degrade(PluginFailed(message, plugin=owner, hook="provide_routes"))
-            logger("runtime").error("route claimed twice", method=method, path=path, plugins=names)
-    return [(plugin, route) for plugin, route in found if len(claims[route.method, route.path]) == 1]

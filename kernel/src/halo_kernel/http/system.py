@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from msgspec import Struct, convert
+from msgspec.structs import asdict
 
 from ..credentials import LINK_LIFE
 from ..doctor import examine
@@ -58,10 +60,10 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
 class Health(Struct, frozen=True, kw_only=True):
     """The server answers. `uptime` is in seconds."""
 
-    status: str
     version: str
     pid: int
     uptime: float
+    status: str = "ok"
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True):
@@ -108,14 +110,18 @@ class System:
 
     @cached_property
     def routes(self) -> Sequence[tuple[str, Route]]:
-        """All routes: the kernel's own, then the plugins'; one that claims a path of the kernel's is left out."""
-        own = {_claim(route): ("kernel", route) for route in self._own()}
-        for plugin, route in self.kernel.routes:
-            if _claim(route) in own:
-                fault = f"{route.method} {route.path} is claimed by {plugin} and the kernel, which answers it"
-                self.kernel.plugins.degrade(PluginFailed(fault, plugin=plugin, hook="provide_routes"))
-                logger("http").error("route claimed twice", method=route.method, path=route.path, plugin=plugin)
-        return [*own.values(), *(each for each in self.kernel.routes if _claim(each[1]) not in own)]
+        """All routes, with who answers them: of several who claim one, the kernel or nobody."""
+        claims: dict[str, list[tuple[str, Route]]] = defaultdict(list)
+        for plugin, route in [*(("kernel", route) for route in self._own()), *self.kernel.routes]:
+            claims[f"{route.method.upper()} {route.path}"].append((plugin, route))
+        for claim, found in claims.items():
+            names = sorted({plugin for plugin, _ in found})
+            if len(found) > 1:
+                fault = f"{claim} is claimed by {' and '.join(names)}"
+                logger("http").error("route claimed twice", route=claim, plugins=names)
+                for plugin in names:
+                    self.kernel.plugins.degrade(PluginFailed(fault, plugin=plugin, hook="provide_routes"))
+        return [found[0] for found in claims.values() if len(found) == 1 or found[0][0] == "kernel"]
 
     def _own(self) -> Sequence[Route]:
         get, post = partial(Route, method="GET"), partial(Route, method="POST")
@@ -135,22 +141,12 @@ class System:
 
     async def health(self, exchange: Exchange) -> Health:
         """Answer that the server runs; for load balancers and for finding out whose port this is."""
-        mine = self.presence
-        return Health(status="ok", version=mine.version, pid=mine.pid, uptime=self._uptime())
+        return convert(self._facts, Health)
 
     async def server(self, exchange: Exchange) -> ServerStatus:
         """Describe the server and its plugins."""
-        mine, plugins = self.presence, self.kernel.plugins.list()
-        return ServerStatus(
-            version=mine.version,
-            url=mine.url,
-            home=str(self.kernel.home),
-            pid=mine.pid,
-            started=mine.started,
-            uptime=self._uptime(),
-            embedded=mine.is_private,
-            plugins=tuple(convert(plugin, PluginStatus, from_attributes=True) for plugin in plugins),
-        )
+        facts = {"embedded": self.presence.is_private, "plugins": self.kernel.plugins.list()}
+        return convert({**self._facts, **facts}, ServerStatus, from_attributes=True)
 
     async def doctor(self, exchange: Exchange) -> Diagnosis:
         """Look at the home, the kernel and its plugins."""
@@ -210,9 +206,7 @@ class System:
     def _server(self) -> ServerSettings:
         return self.kernel.settings.of(ServerSettings)
 
-    def _uptime(self) -> float:
-        return max(0, self.kernel.clock.now() - self.presence.started) / 1000
-
-
-def _claim(route: Route) -> tuple[str, str]:
-    return route.method.upper(), route.path
+    @property
+    def _facts(self) -> dict[str, object]:
+        uptime = max(0, self.kernel.clock.now() - self.presence.started) / 1000
+        return {**asdict(self.presence), "home": str(self.kernel.home), "uptime": uptime}
