@@ -138,32 +138,6 @@ async def test_the_larger_the_state_the_rarer_it_is_kept(tmp_path: Path) -> None
         assert due == head + size // 4096 > head + 900
 
 
-async def test_what_was_erased_meanwhile_is_not_kept(tmp_path: Path) -> None:
-    """A snapshot that was read before an erasure and would be written after it is dropped."""
-    async with running_kernel(tmp_path / "home") as kernel:
-        session = await a_session(kernel, tmp_path / "w")
-        await ask(session, "secret")
-        opened, name, workspace = database(kernel, session), session.info.id, session.info.workspace
-        read, erased = opened.read, False
-
-        class Slow:
-            """The database, on which somebody erases between a read and the next write."""
-
-            async def read(self, fn: Any) -> Any:
-                found = await read(fn)
-                await kernel.host.sessions.erase(name, workspace=workspace, principal=OPERATOR, start=1, end=last)
-                nonlocal erased
-                erased = True
-                return found
-
-            async def write(self, fn: Any) -> Any:
-                return await opened.write(fn)
-
-        last = len(await journal(session))
-        await keep_folds(Slow(), name)  # type: ignore[arg-type]
-        assert erased and await kept(kernel, session) == {}
-
-
 async def test_the_view_is_its_owner_s(tmp_path: Path) -> None:
     """`Sessions.view` is what folding all events gives, with the cursor behind them; a foreign session is not found."""
     async with running_kernel(tmp_path / "home") as kernel:

@@ -4,13 +4,14 @@ from .cursor import make_cursor, parse_cursor
 from .erase import erase
 from .feed import Feed
 from .snapshots import EVERY, folded, keep_folds
-from .store import append, journal_of, last_answer, last_end, read, read_partial, read_turn
+from .store import append, find, journal_of, last_answer, last_end, read, read_partial, read_turn
 
 __all__ = [
     "EVERY",
     "Feed",
     "append",
     "erase",
+    "find",
     "folded",
     "journal_of",
     "keep_folds",

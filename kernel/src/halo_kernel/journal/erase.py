@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from msgspec.structs import replace
 
 from ..blobs import named_in
@@ -25,7 +27,15 @@ from ..records import (
     kind_of,
     plain_text,
 )
-from .store import append, journal_of, read
+from .store import append, read
+
+# What is wordless in these is left, since folds and accounts count by it; of all others nothing is.
+_WORDS: Mapping[type[Body], Sequence[str]] = {
+    ContextCut: ("replacement", "reason"),
+    TurnEnded: ("error",),
+    **dict.fromkeys((ContextErased, ContextPrepared, UsageRecorded), ()),
+}
+_QUESTION = "UPDATE questions SET arguments = '{}', text = '', options = '[]', answer = '' WHERE id = ?"
 
 
 def erase(tx: Tx, session: str, start: int, end: int, *, by: str, at: int) -> tuple[tuple[Event, ...], set[str]]:
@@ -34,74 +44,58 @@ def erase(tx: Tx, session: str, start: int, end: int, *, by: str, at: int) -> tu
     What a cut put in their place goes with them, and so do the messages, replies, questions and title that they were.
     Raises `BadInput` for what is no range of whole turns, `Conflict` while the session runs or sends.
     """
-    _check(tx, session, start, end)
-    found = [event for event in read(tx, session, after=start - 1) if event.seq <= end or _covers(event.body, end)]
-    blobs = named_in(" ".join(encode_body(event.body) for event in found))
+    events = read(tx, session)
+    _check(tx, session, events, start, end)
+    found = [event for event in events[start - 1 :] if event.seq <= end or _covers(event.body, end)]
     for event in found:
-        body = encode_body(_wordless(event.body, by, at))
-        tx.execute("UPDATE events SET body = ? WHERE session = ? AND seq = ?", (body, session, event.seq))
-        match event.body:
-            case InputAdded(row=row):
-                tx.execute("UPDATE inbox SET text = '' WHERE id = ?", (row,))
-            case QuestionAsked(question=number):
-                nothing = "arguments = '{}', text = '', options = '[]', answer = ''"
-                tx.execute(f"UPDATE questions SET {nothing} WHERE id = ?", (number,))
-            case _:
-                pass
-    _blank_debts(tx, session, found)
+        rest = encode_body(_wordless(event.body, by, at))
+        tx.execute("UPDATE events SET body = ? WHERE session = ? AND seq = ?", (rest, session, event.seq))
+        if isinstance(event.body, InputAdded):
+            tx.execute("UPDATE inbox SET text = '' WHERE id = ?", (event.body.row,))
+        if isinstance(event.body, QuestionAsked):
+            tx.execute(_QUESTION, (event.body.question,))
     for table in ("snapshots", "partials"):
         tx.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
-    titles = [_retitled(tx, session)] if any(_title_of(event.body) is not None for event in found) else []
-    return append(tx, session, [*titles, ContextErased(start=start, end=end, by=by)], at=at), blobs
+    _blank_debts(tx, session, found)
+    bodies: list[Body] = [ContextErased(start=start, end=end, by=by)]
+    if any(isinstance(event.body, SessionTitled | SessionCreated) for event in found):
+        left = (event.body for event in reversed(read(tx, session)))
+        title = next((body.title for body in left if isinstance(body, SessionTitled | SessionCreated)), "")
+        tx.execute("UPDATE sessions SET title = ? WHERE id = ?", (title, session))
+        bodies.insert(0, SessionTitled(title=title))
+    return append(tx, session, bodies, at=at), named_in(" ".join(encode_body(event.body) for event in found))
 
 
-def _check(tx: Tx, session: str, start: int, end: int) -> None:
-    _, head = journal_of(tx, session)
-    if not 1 <= start <= end <= head:
-        raise BadInput(f"start and end must be events of the session, 1 to {head}, in this order", field="start")
-    rows = tx.execute(
-        "SELECT seq FROM events WHERE session = ? AND turn IN"
-        " (SELECT turn FROM events WHERE session = ? AND seq BETWEEN ? AND ? AND turn <> '')",
-        (session, session, start, end),
-    )
-    whole = {start, end, *(int(seq) for (seq,) in rows)}
+def _check(tx: Tx, session: str, events: Sequence[Event], start: int, end: int) -> None:
+    if not 1 <= start <= end <= len(events):
+        raise BadInput(f"start and end must be events of the session, 1 to {len(events)}, in this order", field="start")
+    turns = {event.turn for event in events[start - 1 : end]} - {""}
+    whole = [start, end, *(event.seq for event in events if event.turn in turns)]
     if (min(whole), max(whole)) != (start, end):
         raise BadInput(f"a turn is erased whole: this range must be {min(whole)} to {max(whole)}", field="start")
-    busy = tx.one(
-        "SELECT 1 FROM runs WHERE session = ? UNION ALL SELECT 1 FROM outbox JOIN parts ON delivery = id"
-        " WHERE session = ? AND state = 'sending' LIMIT 1",
-        (session, session),
+    busy = (
+        "SELECT session FROM runs UNION SELECT session FROM outbox JOIN parts ON delivery = id WHERE state = 'sending'"
     )
-    if busy is not None:
+    if tx.one(f"SELECT 1 FROM ({busy}) AS busy WHERE session = ?", (session,)) is not None:
         raise Conflict(f"session {session} is at work", advice="wait until it rests and has sent what it owes")
+
+
+def _wordless(body: Body, by: str, at: int) -> Body:
+    words = _WORDS.get(type(body))
+    if words is None or isinstance(body, Foreign):
+        return Foreign(kind=kind_of(body), data={"erased": True, "by": by, "at": at})
+    return replace(body, **dict.fromkeys(words, ""))
 
 
 def _covers(body: Body, end: int) -> bool:
     return isinstance(body, ContextCut) and body.start <= end
 
 
-def _title_of(body: Body) -> str | None:
-    return body.title if isinstance(body, SessionTitled | SessionCreated) else None
-
-
-def _wordless(body: Body, by: str, at: int) -> Body:
-    """Return what is left of a body: what folds and accounts count by, but no word."""
-    match body:
-        case ContextCut():
-            return replace(body, replacement="", reason="")
-        case TurnEnded():
-            return replace(body, error="")
-        case ContextErased() | ContextPrepared() | UsageRecorded():
-            return body
-        case _:
-            return Foreign(kind=kind_of(body), data={"erased": True, "by": by, "at": at})
-
-
 def _blank_debts(tx: Tx, session: str, gone: list[Event]) -> None:
     """Empty what was owed when a turn ended, and reports that end with an answer; what was not sent yet will not be."""
     ends = {str(event.at) for event in gone if isinstance(event.body, TurnEnded)}
     said = [plain_text(event.body.content) for event in gone if isinstance(event.body, AssistantMessage)]
-    answers = tuple(text for text in said if text)
+    answers = tuple(filter(None, said))
     for number, key, debt, text in tx.execute("SELECT id, key, debt, text FROM outbox WHERE session = ?", (session,)):
         if key.rpartition(":")[2] in ends or (debt == "report" and text.endswith(answers)):
             tx.execute("UPDATE outbox SET text = '' WHERE id = ?", (number,))
@@ -110,10 +104,3 @@ def _blank_debts(tx: Tx, session: str, gone: list[Event]) -> None:
                 " ELSE state END WHERE delivery = ?",
                 (number,),
             )
-
-
-def _retitled(tx: Tx, session: str) -> SessionTitled:
-    """Give the session the last title that is left."""
-    titles = [title for event in read(tx, session) if (title := _title_of(event.body)) is not None]
-    tx.execute("UPDATE sessions SET title = ? WHERE id = ?", (title := titles[-1] if titles else "", session))
-    return SessionTitled(title=title)

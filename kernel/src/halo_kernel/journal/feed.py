@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -21,69 +21,61 @@ _PAGE = 500
 _QUEUE = 1000
 
 
-class _Reader:
-    """One follower: a bounded queue of what is live. It begins with the journal; an overflow sends it back there."""
+class _Follower:
+    """How far somebody has come, and a bounded queue of what is live. It begins with the journal.
 
-    def __init__(self) -> None:
+    What is missing, or too much, sends it back there.
+    """
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self.journal, self.seq = "", 0
         self.queue: deque[Event | Delta] = deque()
         self.wake = asyncio.Event()
-        self.fall_behind()
+        self.behind = True
+        self._finished: deque[str] = deque(maxlen=64)
+        self._reply, self._upto = "", 0  # the unfinished one, and how many of its characters were told
 
     def offer(self, item: Event | Delta) -> None:
-        if len(self.queue) >= _QUEUE:
+        """Queue what is live; pieces of one answer pile up as one."""
+        if self.queue and isinstance(item, Delta) and (joined := _joined(self.queue[-1], item)):
+            self.queue[-1] = joined
+        elif len(self.queue) >= _QUEUE:
             self.fall_behind()
         elif not self.behind:
             self.queue.append(item)
         self.wake.set()
-
-    def take(self) -> Event | Delta:
-        """Return the next item; pieces of one answer that have piled up come as one."""
-        item = self.queue.popleft()
-        if isinstance(item, Event):
-            return item
-        texts = [item.text]
-        while self.queue and isinstance(more := self.queue[0], Delta) and _same_answer(item, more):
-            texts.append(more.text)
-            self.queue.popleft()
-        return replace(item, text="".join(texts)) if len(texts) > 1 else item
 
     def fall_behind(self) -> None:
         self.queue.clear()
         self.behind = True
         self.wake.set()
 
+    def news(self, items: Iterable[Event | Delta]) -> Iterator[Update]:
+        """Yield what was not told yet of `items`, up to where an event is missing."""
+        for item in items:
+            if isinstance(item, Delta):
+                yield from self._delta(item)
+            elif item.seq > self.seq + 1:
+                return self.fall_behind()
+            elif item.seq > self.seq:
+                self.seq = item.seq
+                if isinstance(item.body, AssistantMessage | AssistantDiscarded | AssistantCut):
+                    self._finished.append(item.body.reply)
+                yield Update(event=item, cursor=make_cursor(self.journal, item.seq))
 
-class _Position:
-    """How far a follower has come: the last event's number, and the characters of the unfinished reply."""
-
-    def __init__(self, journal: str, seq: int) -> None:
-        self.journal = journal
-        self.seq = seq
-        self.reply = ""
-        self.upto = 0
-        self.finished: deque[str] = deque(maxlen=64)
-
-    def event(self, event: Event) -> Update | None:
-        if event.seq <= self.seq:
-            return None
-        self.seq = event.seq
-        if isinstance(event.body, AssistantMessage | AssistantDiscarded | AssistantCut):
-            self.finished.append(event.body.reply)
-        return Update(event=event, cursor=make_cursor(self.journal, event.seq))
-
-    def delta(self, delta: Delta) -> Update | None:
-        if delta.reply in self.finished:
-            return None
+    def _delta(self, delta: Delta) -> Iterator[Update]:
+        if delta.reply in self._finished:
+            return
         if delta.thinking:
-            return Update(delta=delta)
-        if delta.reply != self.reply:
-            self.reply, self.upto = delta.reply, 0
-        end = delta.offset + len(delta.text)
-        if end <= self.upto or delta.offset > self.upto:
-            return None
-        fresh = replace(delta, offset=self.upto, text=delta.text[self.upto - delta.offset :])
-        self.upto = end
-        return Update(delta=fresh)
+            yield Update(delta=delta)
+            return
+        if delta.reply != self._reply:
+            self._reply, self._upto = delta.reply, 0
+        upto, end = self._upto, delta.offset + len(delta.text)
+        if delta.offset <= upto < end:
+            self._upto = end
+            yield Update(delta=replace(delta, offset=upto, text=delta.text[upto - delta.offset :]))
 
 
 class Feed:
@@ -91,25 +83,22 @@ class Feed:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._readers: dict[str, set[_Reader]] = {}
+        self._followers: set[_Follower] = set()
         self._partials: dict[str, Delta] = {}
-        self._bell: Bell | None = None
         self._watch: asyncio.Task[None] | None = None
 
-    def publish(self, items: Iterable[Event]) -> None:
+    def publish(self, items: Iterable[Event | Delta]) -> None:
         """Tell followers about events that are committed."""
-        for event in items:
-            for reader in self._readers.get(event.session, ()):
-                reader.offer(event)
+        for item in items:
+            for follower in self._followers:
+                if follower.session == item.session:
+                    follower.offer(item)
 
     def publish_delta(self, delta: Delta) -> None:
         """Tell followers about a piece of an unfinished answer."""
         if not delta.thinking:
-            old = self._partials.get(delta.session)
-            kept = old.text if old is not None and old.reply == delta.reply else ""
-            self._partials[delta.session] = replace(delta, offset=0, text=kept + delta.text)
-        for reader in self._readers.get(delta.session, ()):
-            reader.offer(delta)
+            self._partials[delta.session] = _joined(self._partials.get(delta.session), delta) or delta
+        self.publish([delta])
 
     def forget_partial(self, session: str) -> None:
         """The unfinished answer is a fact now, or was discarded."""
@@ -122,92 +111,74 @@ class Feed:
 
         Raises `NotFound`, `BadInput`, `CursorGone`.
         """
-        reader = _Reader()
+        follower = _Follower(session)
         if live:
-            self._join(session, reader)
+            self._join(follower)
         try:
-            position = await self._database.read(lambda tx: _start(tx, session, after))
-            while True:
-                await reader.wake.wait()
-                reader.wake.clear()
-                if reader.behind:
-                    reader.behind = False
-                    async for update in self._stored(session, position, self._partials.get(session), partial=live):
-                        yield update
-                if not live:
-                    return
-                for update in self._live(reader, position):
+            follower.journal, follower.seq = await self._database.read(lambda tx: _start(tx, session, after))
+            while live or follower.behind:
+                for update in follower.news(await self._next(follower, live)):
                     yield update
         finally:
-            self._leave(session, reader)
+            self._leave(follower)
 
-    def _live(self, reader: _Reader, position: _Position) -> Iterable[Update]:
-        while reader.queue:
-            item = reader.take()
-            if isinstance(item, Event) and item.seq > position.seq + 1:
-                reader.fall_behind()
-                return
-            update = position.event(item) if isinstance(item, Event) else position.delta(item)
-            if update is not None:
-                yield update
+    async def _next(self, follower: _Follower, live: bool) -> list[Event | Delta]:
+        """Return the journal's next page, with the unfinished answer if it is the last, or else wait for what is live.
 
-    async def _stored(
-        self, session: str, position: _Position, unfinished: Delta | None, *, partial: bool
-    ) -> AsyncGenerator[Update, None]:
-        """Yield what the journal holds; `unfinished` was taken before, so every later piece is in the queue."""
-        while True:
-            seq = position.seq
+        That answer is looked up before the journal, so that every later piece of it is in the queue.
+        """
+        if not follower.behind:
+            await follower.wake.wait()
+            follower.wake.clear()
+            items = list(follower.queue)
+            follower.queue.clear()
+            return items
+        follower.behind = False
+        session, seq, unfinished = follower.session, follower.seq, self._partials.get(follower.session)
 
-            def page(tx: Tx, seq: int = seq) -> tuple[list[Event], Delta | None]:
-                return read(tx, session, after=seq, limit=_PAGE), read_partial(tx, session)
+        def page(tx: Tx) -> tuple[list[Event], Delta | None]:
+            return read(tx, session, after=seq, limit=_PAGE), read_partial(tx, session)
 
-            events, kept = await self._database.read(page)
-            unfinished = unfinished or kept
-            for event in events:
-                update = position.event(event)
-                if update is not None:
-                    yield update
-            if len(events) < _PAGE:
-                break
-        if partial and unfinished is not None:
-            update = position.delta(unfinished)
-            if update is not None:
-                yield update
+        events, kept = await self._database.read(page)
+        if len(events) == _PAGE:
+            follower.fall_behind()
+        elif live and (unfinished := unfinished or kept):
+            return [*events, unfinished]
+        return [*events]
 
-    def _join(self, session: str, reader: _Reader) -> None:
+    def _join(self, follower: _Follower) -> None:
         if self._watch is None:
-            self._bell = self._database.listen("journal")
-            self._watch = asyncio.get_running_loop().create_task(self._foreign(self._bell))
-        self._readers.setdefault(session, set()).add(reader)
+            bell = self._database.listen("journal")
+            self._watch = asyncio.get_running_loop().create_task(self._foreign(bell))
+            self._watch.add_done_callback(lambda _: bell.close())
+        self._followers.add(follower)
 
-    def _leave(self, session: str, reader: _Reader) -> None:
-        readers = self._readers.get(session, set())
-        readers.discard(reader)
-        if not readers:
-            self._readers.pop(session, None)
-        if not self._readers and self._watch is not None and self._bell is not None:
+    def _leave(self, follower: _Follower) -> None:
+        self._followers.discard(follower)
+        if not self._followers and self._watch is not None:
             self._watch.cancel()
-            self._bell.close()
-            self._watch = self._bell = None
+            self._watch = None
 
     async def _foreign(self, bell: Bell) -> None:
         """Send every follower back to the journal when another process wrote to the database, or it was closed."""
         with suppress(StorageUnavailable):
             while True:
                 await bell.wait()
-                for readers in self._readers.values():
-                    for reader in readers:
-                        reader.fall_behind()
+                for follower in self._followers:
+                    follower.fall_behind()
 
 
-def _start(tx: Tx, session: str, after: str | None) -> _Position:
+def _start(tx: Tx, session: str, after: str | None) -> tuple[str, int]:
     journal, head = journal_of(tx, session)
     try:
-        return _Position(journal, parse_cursor(after, journal, head))
+        return journal, parse_cursor(after, journal, head)
     except CursorGone as gone:
         gone.view, gone.cursor = folded(tx, session, View)[0], make_cursor(journal, head)
         raise
 
 
-def _same_answer(one: Delta, other: Delta) -> bool:
-    return (one.reply, one.thinking) == (other.reply, other.thinking)
+def _joined(one: Event | Delta | None, more: Delta) -> Delta | None:
+    """Return two pieces of one answer as one; None when they are not."""
+    if isinstance(one, Delta) and (one.reply, one.thinking) == (more.reply, more.thinking):
+        return replace(one, text=one.text + more.text)
+    return None

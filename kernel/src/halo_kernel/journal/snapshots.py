@@ -11,7 +11,7 @@ from ..contracts import Database, Tx
 from ..folds import VERSION, History, View
 from .store import journal_of, read
 
-F = TypeVar("F", History, View)
+F = TypeVar("F", bound=History | View)
 EVERY = 256
 _BYTES = 4096
 
@@ -36,22 +36,17 @@ def folded(tx: Tx, session: str, fold: type[F]) -> tuple[F, int]:
 async def keep_folds(database: Database, session: str) -> int:
     """Keep what the folds of a journal come to now, and return when to do so again, as `folded` does."""
 
-    def look(tx: Tx) -> tuple[int, dict[str, str]]:
-        states: list[object] = [folded(tx, session, History)[0], folded(tx, session, View)[0]]
+    def write(tx: Tx) -> int:
         _, head = journal_of(tx, session)
-        return head, {type(state).__name__: msgspec.json.encode(state).decode() for state in states}
-
-    head, states = await database.read(look)
-
-    def write(tx: Tx) -> None:
-        for fold, state in states.items():
+        sizes: list[int] = []
+        for fold in (History, View):
+            state = msgspec.json.encode(folded(tx, session, fold)[0]).decode()
             tx.execute(
-                "INSERT INTO snapshots(session, fold, version, seq, state) SELECT ?, ?, ?, ?, ? WHERE NOT EXISTS"
-                # what was erased since it was read must not come back
-                " (SELECT 1 FROM events WHERE session = ? AND seq > ? AND kind = 'context.erased') ON CONFLICT(session,"
+                "INSERT INTO snapshots(session, fold, version, seq, state) VALUES (?, ?, ?, ?, ?) ON CONFLICT(session,"
                 " fold) DO UPDATE SET version = excluded.version, seq = excluded.seq, state = excluded.state",
-                (session, fold, VERSION, head, state, session, head),
+                (session, fold.__name__, VERSION, head, state),
             )
+            sizes.append(len(state))
+        return head + max(EVERY, max(sizes) // _BYTES)
 
-    await database.write(write)
-    return head + max(EVERY, max(map(len, states.values())) // _BYTES)
+    return await database.write(write)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from ..contracts import Tx
+from ..contracts import Tx, Value
 from ..errors import NotFound
 from ..records import AssistantMessage, Body, Delta, Event, TurnEnded, decode_body, encode_body, kind_of, plain_text
 
@@ -23,62 +23,43 @@ def append(tx: Tx, session: str, bodies: Sequence[Body], *, at: int, turn: str =
     )
     if row is None:
         raise NotFound(f"there is no session {session}")
-    first = int(row[0]) - len(bodies) + 1
     events: list[Event] = []
-    for seq, body in enumerate(bodies, first):
-        kind, raw = kind_of(body), encode_body(body)
-        tx.execute(
-            "INSERT INTO events(session, seq, at, kind, turn, body) VALUES (?, ?, ?, ?, ?, ?)",
-            (session, seq, at, kind, turn, raw),
-        )
+    for seq, body in enumerate(bodies, int(row[0]) - len(bodies) + 1):
+        values = (session, seq, at, kind := kind_of(body), turn, raw := encode_body(body))
+        tx.execute("INSERT INTO events(session, seq, at, kind, turn, body) VALUES (?, ?, ?, ?, ?, ?)", values)
         events.append(Event(session=session, seq=seq, at=at, turn=turn, body=decode_body(kind, raw)))
     return tuple(events)
 
 
+def find(tx: Tx, session: str, where: str, *args: Value) -> Iterator[Event]:
+    """Return the events that `where` tells in SQL, with `args` for its marks."""
+    rows = tx.execute(f"SELECT seq, at, kind, turn, body FROM events WHERE session = ? AND {where}", (session, *args))
+    for seq, at, kind, turn, body in rows:
+        yield Event(session=session, seq=seq, at=at, turn=turn, body=decode_body(kind, body))
+
+
 def read(tx: Tx, session: str, *, after: int = 0, limit: int = _ALL) -> list[Event]:
     """Return the events behind number `after`, oldest first, at most `limit` of them."""
-    rows = tx.execute(
-        "SELECT seq, at, kind, turn, body FROM events WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?",
-        (session, after, limit),
-    )
-    return [
-        Event(session=session, seq=seq, at=at, turn=turn, body=decode_body(kind, body))
-        for seq, at, kind, turn, body in rows
-    ]
+    return list(find(tx, session, "seq > ? ORDER BY seq LIMIT ?", after, limit))
 
 
 def read_turn(tx: Tx, session: str, turn: str) -> list[Event]:
     """Return the events of one turn, found from the journal's end."""
-    start = tx.one(
-        "SELECT seq FROM events WHERE session = ? AND turn = ? AND kind = 'turn.started' ORDER BY seq DESC LIMIT 1",
-        (session, turn),
-    )
-    events = read(tx, session, after=start[0] - 1) if start is not None else []
-    return [event for event in events if event.turn == turn]
+    first = "SELECT seq FROM events WHERE session = ? AND turn = ? AND kind = 'turn.started' ORDER BY seq DESC LIMIT 1"
+    return list(find(tx, session, f"turn = ? AND seq >= ({first}) ORDER BY seq", turn, session, turn))
 
 
 def last_answer(tx: Tx, session: str, *, turn: str | None = None, after: int = 0) -> str:
     """Return the text of the last model answer behind number `after` that has one, of `turn` if given, else ''."""
-    rows = tx.execute(
-        "SELECT body FROM events WHERE session = ? AND kind = 'assistant.message' AND turn = coalesce(?, turn)"
-        " AND seq > ? ORDER BY seq DESC LIMIT 200",
-        (session, turn, after),
-    )
-    for (raw,) in rows:
-        body = decode_body("assistant.message", raw)
-        if isinstance(body, AssistantMessage) and (text := plain_text(body.content)):
-            return text
-    return ""
+    where = "kind = 'assistant.message' AND turn = coalesce(?, turn) AND seq > ? ORDER BY seq DESC LIMIT 200"
+    bodies = (event.body for event in find(tx, session, where, turn, after))
+    return next(filter(None, (plain_text(body.content) for body in bodies if isinstance(body, AssistantMessage))), "")
 
 
 def last_end(tx: Tx, session: str, *, after: int) -> TurnEnded | None:
     """Return how the last turn that ended behind number `after` did."""
-    row = tx.one(
-        "SELECT body FROM events WHERE session = ? AND kind = 'turn.ended' AND seq > ? ORDER BY seq DESC LIMIT 1",
-        (session, after),
-    )
-    body = decode_body("turn.ended", row[0]) if row is not None else None
-    return body if isinstance(body, TurnEnded) else None
+    last = find(tx, session, "kind = 'turn.ended' AND seq > ? ORDER BY seq DESC LIMIT 1", after)
+    return next((event.body for event in last if isinstance(event.body, TurnEnded)), None)
 
 
 def journal_of(tx: Tx, session: str) -> tuple[str, int]:
