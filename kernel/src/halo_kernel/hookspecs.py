@@ -10,40 +10,11 @@ from typing import TYPE_CHECKING
 
 import pluggy
 
-from .records import (
-    ContextPart,
-    Delivery,
-    Denial,
-    Event,
-    HealthCheck,
-    PreparedInput,
-    Principal,
-    Question,
-    Receipt,
-    Route,
-    Section,
-    SessionInfo,
-    TurnResult,
-    WorkspaceInfo,
-)
+from . import contracts, records
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
-    from .contracts import (
-        AgentSource,
-        Call,
-        Channel,
-        Dispatcher,
-        Host,
-        ModelCall,
-        ModelProvider,
-        Service,
-        Session,
-        Settings,
-        Storage,
-        Tool,
-    )
     from .errors import PluginFailed
 
 PROJECT = "halo"
@@ -52,106 +23,106 @@ hook = pluggy.HookimplMarker(PROJECT)
 
 
 @spec
-def provide_settings() -> Iterable[Section]:
+def provide_settings() -> Iterable[records.Section]:
     """Collect: the plugin's settings sections."""
     return ()
 
 
 @spec
-def provide_storage(settings: Settings) -> Iterable[Storage]:
+def provide_storage(settings: contracts.Settings) -> Iterable[contracts.Storage]:
     """Collect: storage engines by URL scheme; exactly one is chosen."""
     return ()
 
 
 @spec
-def provide_models(settings: Settings) -> Iterable[ModelProvider]:
+def provide_models(settings: contracts.Settings) -> Iterable[contracts.ModelProvider]:
     """Collect: model providers."""
     return ()
 
 
 @spec
-def provide_agents(host: Host) -> Iterable[AgentSource]:
+def provide_agents(host: contracts.Host) -> Iterable[contracts.AgentSource]:
     """Collect: sources of agents."""
     return ()
 
 
 @spec
-def provide_routes(host: Host) -> Iterable[Route]:
+def provide_routes(host: contracts.Host) -> Iterable[records.Route]:
     """Collect: HTTP routes; two claims on one path are a load error that names both."""
     return ()
 
 
 @spec
-def provide_channels(host: Host) -> Iterable[Channel]:
+def provide_channels(host: contracts.Host) -> Iterable[contracts.Channel]:
     """Collect: channels, one of a type."""
     return ()
 
 
 @spec
-def provide_dispatchers(host: Host) -> Iterable[Dispatcher]:
+def provide_dispatchers(host: contracts.Host) -> Iterable[contracts.Dispatcher]:
     """Collect: what carries deliveries, one of a kind."""
     return ()
 
 
 @spec
-def provide_services(host: Host) -> Iterable[Service]:
+def provide_services(host: contracts.Host) -> Iterable[contracts.Service]:
     """Collect: long-lived tasks of the server, supervised; a command's own kernel has none."""
     return ()
 
 
 @spec
-def provide_tools(session: Session) -> Iterable[Tool]:
+def provide_tools(session: contracts.Session) -> Iterable[contracts.Tool]:
     """Collect: tools for one session."""
     return ()
 
 
 @spec
-async def workspace_opened(workspace: WorkspaceInfo, host: Host) -> None:
+async def workspace_opened(workspace: records.WorkspaceInfo, host: contracts.Host) -> None:
     """Notify, awaited: a workspace was opened; seed its files here, never overwriting a person's."""
 
 
 @spec
-async def session_opened(session: Session) -> None:
+async def session_opened(session: contracts.Session) -> None:
     """Notify, awaited: a session was opened, before its first turn; what it needs goes to `session.scope`."""
 
 
 @spec
-async def runtime_started(host: Host) -> None:
+async def runtime_started(host: contracts.Host) -> None:
     """Notify: the server listens."""
 
 
 @spec
-async def runtime_stopping(host: Host) -> None:
+async def runtime_stopping(host: contracts.Host) -> None:
     """Notify, awaited: the server stops; give back what `provide_*` made."""
 
 
 @spec
-async def message_received(session: SessionInfo, receipt: Receipt) -> None:
+async def message_received(session: records.SessionInfo, receipt: records.Receipt) -> None:
     """Notify: a message is durable."""
 
 
 @spec
-async def run_started(session: SessionInfo, turn: str) -> None:
+async def run_started(session: records.SessionInfo, turn: str) -> None:
     """Notify: a turn has begun."""
 
 
 @spec
-async def run_finished(session: SessionInfo, result: TurnResult) -> None:
+async def run_finished(session: records.SessionInfo, result: records.TurnResult) -> None:
     """Notify: a turn has ended."""
 
 
 @spec
-async def tool_finished(session: SessionInfo, event: Event) -> None:
+async def tool_finished(session: records.SessionInfo, event: records.Event) -> None:
     """Notify: a tool's result is in the journal."""
 
 
 @spec
-async def model_finished(call: ModelCall) -> None:
+async def model_finished(call: contracts.ModelCall) -> None:
     """Notify: a model call has ended; `call` has its usage or its error."""
 
 
 @spec
-async def delivery_settled(delivery: Delivery) -> None:
+async def delivery_settled(delivery: records.Delivery) -> None:
     """Notify: all parts of a delivery are sent, failed or uncertain."""
 
 
@@ -161,17 +132,17 @@ async def plugin_failed(failure: PluginFailed) -> None:
 
 
 @spec(firstresult=True)
-async def resolve_model(name: str, session: Session) -> str | None:
+async def resolve_model(name: str, session: contracts.Session) -> str | None:
     """First: another `<provider>/<id>` for the model name that an agent asks for, such as an alias."""
 
 
 @spec(firstresult=True)
-async def authenticate(request: HTTPConnection, scheme: str) -> Principal | None:
+async def authenticate(request: HTTPConnection, scheme: str) -> records.Principal | None:
     """First: who makes this request, for a scheme of the plugin's own. Raises `WrongCredentials`."""
 
 
 @spec
-async def authorize_tool(call: Call, session: Session) -> Denial | Question | None:
+async def authorize_tool(call: contracts.Call, session: contracts.Session) -> records.Denial | records.Question | None:
     """Guard: refuse a tool call, or ask a person first. All plugins are asked; a failure refuses.
 
     A denial goes before a question. After an approval all are asked again, and only a denial counts.
@@ -179,23 +150,27 @@ async def authorize_tool(call: Call, session: Session) -> Denial | Question | No
 
 
 @spec
-async def authorize_model(call: ModelCall, session: Session) -> Denial | Question | None:
+async def authorize_model(
+    call: contracts.ModelCall, session: contracts.Session
+) -> records.Denial | records.Question | None:
     """Guard: refuse a model call, or ask a person first; as `authorize_tool`."""
 
 
 @spec
-async def prepare_input(batch: Sequence[PreparedInput], session: Session) -> Sequence[PreparedInput]:
+async def prepare_input(
+    batch: Sequence[records.PreparedInput], session: contracts.Session
+) -> Sequence[records.PreparedInput]:
     """Fold: change what people and the model see of each row of a batch; same rows, same order."""
     return batch
 
 
 @spec
-async def prepare_context(session: Session) -> Iterable[ContextPart]:
+async def prepare_context(session: contracts.Session) -> Iterable[records.ContextPart]:
     """Collect: parts of the system prompt."""
     return ()
 
 
 @spec
-async def report_health(host: Host) -> Iterable[HealthCheck]:
+async def report_health(host: contracts.Host) -> Iterable[records.HealthCheck]:
     """Collect: what `halo doctor` should say of the plugin's own matters, such as a program that it needs."""
     return ()

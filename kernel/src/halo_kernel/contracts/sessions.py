@@ -8,22 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
+from .. import records
 from ..errors import ModelError
-from ..records import (
-    Access,
-    AgentSpec,
-    Answer,
-    Delta,
-    Event,
-    Incoming,
-    ModelRequest,
-    Question,
-    Receipt,
-    SessionInfo,
-    ToolSpec,
-    TurnResult,
-    Usage,
-)
 from .scopes import Scope
 
 
@@ -46,7 +32,7 @@ class Call(Protocol):
         """The call's id."""
 
     @property
-    def tool(self) -> ToolSpec:
+    def tool(self) -> records.ToolSpec:
         """The tool's description."""
 
     @property
@@ -62,15 +48,15 @@ class Call(Protocol):
         """The turn's id."""
 
     @property
-    def access(self) -> Access:
+    def access(self) -> records.Access:
         """The level it runs at."""
 
     @property
-    def approval(self) -> Answer | None:
+    def approval(self) -> records.Answer | None:
         """How a guard's question about this call was answered, None when none asked."""
 
     @property
-    def answer(self) -> Answer | None:
+    def answer(self) -> records.Answer | None:
         """The answer to what the tool itself asked, None in its first run."""
 
     @property
@@ -81,7 +67,7 @@ class Call(Protocol):
     def scope(self) -> Scope:
         """What ends with the call: closers, tasks and processes of the tool."""
 
-    def ask(self, question: Question) -> NoReturn:
+    def ask(self, question: records.Question) -> NoReturn:
         """Wait for a person, without a task: this raises, and after the answer the call starts anew with `answer` set.
 
         So a tool asks before its first effect. A question that nobody answers in time is answered by a refusal.
@@ -95,7 +81,7 @@ class Tool(Protocol):
     """Something an agent can do."""
 
     @property
-    def spec(self) -> ToolSpec:
+    def spec(self) -> records.ToolSpec:
         """How a model sees it."""
 
     async def run(self, call: Call) -> str:
@@ -106,25 +92,25 @@ class Session(Protocol):
     """One conversation of one agent in one workspace."""
 
     @property
-    def info(self) -> SessionInfo:
+    def info(self) -> records.SessionInfo:
         """What lists show, as of now."""
 
     @property
-    def agent(self) -> AgentSpec:
+    def agent(self) -> records.AgentSpec:
         """The agent, as it was when the session was opened."""
 
     @property
     def scope(self) -> Scope:
         """What ends when the session is closed."""
 
-    async def submit(self, message: Incoming) -> Receipt:
+    async def submit(self, message: records.Incoming) -> records.Receipt:
         """Make a message durable and see that it is answered; returns after the commit.
 
         Raises `BadInput`, `SessionClosed`, `QueueFull`, `Conflict` when the session owes its report to somebody who
         does not give way, `StorageUnavailable`; each leaves no trace.
         """
 
-    def prompt(self, message: Incoming) -> Prompt:
+    def prompt(self, message: records.Incoming) -> Prompt:
         """Register a run at once, write the message, and return a handle. Raises `SessionClosed`."""
 
     def events(self, after: str | None = None, *, live: bool = False) -> AsyncGenerator[Update, None]:
@@ -136,10 +122,10 @@ class Session(Protocol):
     async def output(self) -> str:
         """Return the last finished answer's text."""
 
-    async def children(self) -> Sequence[SessionInfo]:
+    async def children(self) -> Sequence[records.SessionInfo]:
         """Return the sessions that were started from this one, oldest first."""
 
-    async def start_child(self, agent: str, *, access: Access | None = None, title: str = "") -> Session:
+    async def start_child(self, agent: str, *, access: records.Access | None = None, title: str = "") -> Session:
         """Make a session of the same tree, owned by the same principal, at this one's level or a lower one."""
 
     def interrupt(self) -> bool:
@@ -153,7 +139,7 @@ class Session(Protocol):
 
     async def append(
         self, kind: str, body: Mapping[str, object], *, expect_head: int | None = None, state: object = ...
-    ) -> Event:
+    ) -> records.Event:
         """Write an event of the plugin's own kind, `<plugin>.<noun>`, with its new `state` if one is given.
 
         Raises `Conflict` when the journal's head is not `expect_head`, `BadInput` for a kind of the kernel's.
@@ -162,7 +148,7 @@ class Session(Protocol):
     async def state(self, plugin: str) -> object:
         """Return the JSON value that `append` last stored for a plugin, or None."""
 
-    async def complete(self, request: ModelRequest, *, purpose: str) -> str:
+    async def complete(self, request: records.ModelRequest, *, purpose: str) -> str:
         """Ask a model beside the turn: guarded, retried, and accounted for in the journal; return its text.
 
         `request.model` is `<provider>/<id>`, '' for the session's own. Raises `ModelError`.
@@ -176,11 +162,11 @@ class Prompt(Protocol):
     """A message on its way: `accepted` is its receipt, `result` how the turn that consumed it ended."""
 
     @property
-    def accepted(self) -> Awaitable[Receipt]:
+    def accepted(self) -> Awaitable[records.Receipt]:
         """The receipt, after the commit."""
 
     @property
-    def result(self) -> Awaitable[TurnResult]:
+    def result(self) -> Awaitable[records.TurnResult]:
         """How the turn that consumed it ended; a turn that gave way is followed to the one that took over."""
 
     def cancel(self) -> None:
@@ -194,11 +180,11 @@ class ModelCall:
     id: str
     model: str
     purpose: str
-    request: ModelRequest
+    request: records.ModelRequest
     session: Session
     turn: str
-    approval: Answer | None = None
-    usage: Usage | None = None
+    approval: records.Answer | None = None
+    usage: records.Usage | None = None
     error: ModelError | None = None
 
 
@@ -206,6 +192,6 @@ class ModelCall:
 class Update:
     """One step of a session's stream: an event with the cursor after it, or a delta (no cursor)."""
 
-    event: Event | None = None
-    delta: Delta | None = None
+    event: records.Event | None = None
+    delta: records.Delta | None = None
     cursor: str | None = None

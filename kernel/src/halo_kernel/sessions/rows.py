@@ -9,24 +9,13 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from .. import records
 from ..contracts import Row, Tx
 from ..errors import BadInput, Conflict, NotFound
 from ..inbox import input_of, prepared, waiting
 from ..journal import append
 from ..outbox import owe_replies, settle
 from ..questions import supersede
-from ..records import (
-    Event,
-    Principal,
-    PrincipalKind,
-    SessionCreated,
-    SessionInfo,
-    SessionMoved,
-    SessionTitled,
-    TurnStarted,
-    UsageRecorded,
-    WorkspaceInfo,
-)
 from ..records.storable import storable_text
 
 MAX_ID = 120
@@ -53,7 +42,7 @@ def check_id(session: str) -> str:
     return session
 
 
-def insert(tx: Tx, info: SessionInfo, *, journal: str) -> tuple[Event, ...]:
+def insert(tx: Tx, info: records.SessionInfo, *, journal: str) -> tuple[records.Event, ...]:
     """Make a session with its first event; an id that is taken gives no event."""
     values = (*(getattr(info, name) for name in _NEW), journal)
     made = tx.one(
@@ -63,13 +52,13 @@ def insert(tx: Tx, info: SessionInfo, *, journal: str) -> tuple[Event, ...]:
     )
     if made is None:
         return ()
-    body = SessionCreated(
+    body = records.SessionCreated(
         agent=info.agent, access=info.access, principal=info.principal, title=info.title, parent=info.parent
     )
     return append(tx, info.id, [body], at=info.created_at)
 
 
-def move(tx: Tx, session: str, directory: str, *, at: int) -> tuple[Event, ...]:
+def move(tx: Tx, session: str, directory: str, *, at: int) -> tuple[records.Event, ...]:
     """Re-point a session to another directory of its workspace. Raises `Conflict` while it runs."""
     if tx.one("SELECT 1 FROM runs WHERE session = ?", (session,)) is not None:
         raise Conflict(f"session {session} is running", advice="wait until it rests, then move it")
@@ -77,10 +66,10 @@ def move(tx: Tx, session: str, directory: str, *, at: int) -> tuple[Event, ...]:
         "UPDATE sessions SET directory = ? WHERE id = ? AND directory <> ? RETURNING id",
         (directory, session, directory),
     )
-    return append(tx, session, [SessionMoved(directory=directory)], at=at) if row is not None else ()
+    return append(tx, session, [records.SessionMoved(directory=directory)], at=at) if row is not None else ()
 
 
-def check_directory(workspace: WorkspaceInfo, directory: str) -> str:
+def check_directory(workspace: records.WorkspaceInfo, directory: str) -> str:
     """Return `directory` relative to the workspace, '' for all of it. Raises `BadInput` unless it is a folder in it."""
     if storable_text(directory) != directory:
         raise BadInput(f"{directory!r} has a name that is no text", field="directory")
@@ -93,7 +82,9 @@ def check_directory(workspace: WorkspaceInfo, directory: str) -> str:
     return "" if real == root else os.path.relpath(real, root)
 
 
-def load(tx: Tx, session: str, *, workspace: WorkspaceInfo, principal: Principal | None = None) -> SessionInfo:
+def load(
+    tx: Tx, session: str, *, workspace: records.WorkspaceInfo, principal: records.Principal | None = None
+) -> records.SessionInfo:
     """Return a session, of `principal` if one is given. Raises `NotFound`, for a foreign one too."""
     row = tx.one(f"{_SELECT} WHERE s.id = ? AND s.deleted_at IS NULL", (session,))
     info = None if row is None else _info(row, workspace)
@@ -102,14 +93,14 @@ def load(tx: Tx, session: str, *, workspace: WorkspaceInfo, principal: Principal
     return info
 
 
-def owner_of(info: SessionInfo) -> tuple[str, PrincipalKind]:
+def owner_of(info: records.SessionInfo) -> tuple[str, records.PrincipalKind]:
     """Return the name and kind of the principal whose session it is."""
     return info.principal, info.principal_kind
 
 
 def newest(
-    tx: Tx, *, workspace: WorkspaceInfo, principal: Principal, before: int | None, limit: int
-) -> Sequence[SessionInfo]:
+    tx: Tx, *, workspace: records.WorkspaceInfo, principal: records.Principal, before: int | None, limit: int
+) -> Sequence[records.SessionInfo]:
     """Return root sessions of `principal`, the last changed first; beyond `limit` those changed as late as the last.
 
     So that the next page, of what changed before that, begins where this one ends.
@@ -128,7 +119,7 @@ def newest(
     return found
 
 
-def children(tx: Tx, session: str, *, workspace: WorkspaceInfo) -> Sequence[SessionInfo]:
+def children(tx: Tx, session: str, *, workspace: records.WorkspaceInfo) -> Sequence[records.SessionInfo]:
     """Return the sessions right below one, oldest first."""
     rows = tx.execute(f"{_SELECT} WHERE s.parent = ? AND s.deleted_at IS NULL ORDER BY s.created_at, s.id", (session,))
     return [_info(row, workspace) for row in rows]
@@ -142,7 +133,7 @@ def tree(tx: Tx, session: str) -> list[str]:
     return found
 
 
-def halt(tx: Tx, session: str, *, archive: bool, at: int) -> tuple[Event, ...]:
+def halt(tx: Tx, session: str, *, archive: bool, at: int) -> tuple[records.Event, ...]:
     """Stop a session, or archive it; return what was journaled. Its active run is not touched.
 
     What waits goes into the history unanswered, or is dropped; a paused turn will end as cancelled.
@@ -159,7 +150,7 @@ def halt(tx: Tx, session: str, *, archive: bool, at: int) -> tuple[Event, ...]:
     return events + (append(tx, session, kept, at=at) if kept else ())
 
 
-def end_pause(tx: Tx, session: str, *, why: str, at: int) -> tuple[Event, ...]:
+def end_pause(tx: Tx, session: str, *, why: str, at: int) -> tuple[records.Event, ...]:
     """Settle what keeps a session's turn waiting, so that it ends as cancelled when it is taken up."""
     tx.execute("UPDATE runs SET waiting = 2 WHERE session = ? AND waiting = 1", (session,))
     return supersede(tx, session, at=at, why=why)
@@ -187,21 +178,21 @@ def state_of(tx: Tx, session: str, plugin: str) -> str:
     return "null" if row is None else str(row[0])
 
 
-def after(info: SessionInfo, event: Event) -> SessionInfo:
+def after(info: records.SessionInfo, event: records.Event) -> records.SessionInfo:
     """Return what lists show after `event`."""
     match event.body:
-        case SessionTitled(title=title):
+        case records.SessionTitled(title=title):
             info = replace(info, title=title)
-        case UsageRecorded(model=model, purpose="turn"):
+        case records.UsageRecorded(model=model, purpose="turn"):
             info = replace(info, model=model)
-        case TurnStarted():
+        case records.TurnStarted():
             info = replace(info, stopped=False, parked=False)
         case _:
             pass
     return replace(info, head=event.seq, updated_at=event.at)
 
 
-def _info(row: Row, workspace: WorkspaceInfo) -> SessionInfo:
+def _info(row: Row, workspace: records.WorkspaceInfo) -> records.SessionInfo:
     values = dict(zip(_COLUMNS, row, strict=True))
     whole = {**values, "marks": values["marks"].split(), "workspace": workspace.id, "folder": workspace.path}
-    return msgspec.convert(whole, SessionInfo, strict=False)
+    return msgspec.convert(whole, records.SessionInfo, strict=False)

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from .. import hookspecs
+from .. import hookspecs, records
 from ..access import fold_access
 from ..contracts import Lease, Tx, Update
 from ..errors import BadInput, Conflict, HaloError, LeaseHeld, SessionClosed, Stopping
@@ -19,20 +19,6 @@ from ..inbox import accept, check, result_of
 from ..journal import EVERY, append, erase, folded, journal_of, keep_folds, last_answer
 from ..log import logger
 from ..questions import supersede
-from ..records import (
-    Access,
-    AgentSpec,
-    Body,
-    ContextErased,
-    Event,
-    Foreign,
-    Incoming,
-    ModelRequest,
-    Receipt,
-    SessionInfo,
-    State,
-    is_foreign,
-)
 from ..recovery import recover_tree, withdraw_message
 from ..scopes import Scope
 from ..turns import Desk, Turn
@@ -51,7 +37,7 @@ _HELD_SECONDS = 1.0
 class LiveSession:
     """See `contracts.Session`. `seat` is the place in its workspace that it works from."""
 
-    def __init__(self, seat: Seat, info: SessionInfo, agent: AgentSpec) -> None:
+    def __init__(self, seat: Seat, info: records.SessionInfo, agent: records.AgentSpec) -> None:
         self._seat = seat
         self._info = info
         self.agent = agent
@@ -67,13 +53,13 @@ class LiveSession:
         self._hard = 0
         self._retrying = False
         self._closing: asyncio.Task[None] | None = None
-        self._rests: State = "waiting" if info.state == "waiting" else "idle"
+        self._rests: records.State = "waiting" if info.state == "waiting" else "idle"
         self._scope: Scope | None = None
 
     @property
-    def info(self) -> SessionInfo:
+    def info(self) -> records.SessionInfo:
         """What lists show, as of the last turn, with the state as of now."""
-        state: State = "closed" if self.closed else "running" if self.running else self._rests
+        state: records.State = "closed" if self.closed else "running" if self.running else self._rests
         return replace(self._info, state=state)
 
     @property
@@ -99,18 +85,18 @@ class LiveSession:
 
     # Arrival
 
-    async def submit(self, message: Incoming) -> Receipt:
+    async def submit(self, message: records.Incoming) -> records.Receipt:
         """See `contracts.Session.submit`. What is written for a caller that is cancelled meanwhile is answered too."""
         self._check_open()
         return await asyncio.shield(self._track(self._receive(message)))
 
-    async def _receive(self, message: Incoming) -> Receipt:
+    async def _receive(self, message: records.Incoming) -> records.Receipt:
         receipt, fresh = await self._accept(message)
         if fresh:
             self._arrived(message, receipt)
         return receipt
 
-    def prompt(self, message: Incoming) -> PromptHandle:
+    def prompt(self, message: records.Incoming) -> PromptHandle:
         """See `contracts.Session.prompt`."""
         self._check_open()
         handle = PromptHandle(self._cancel_prompt)
@@ -131,7 +117,7 @@ class LiveSession:
         if not task.cancelled():
             task.exception()  # retrieved: whoever waited has it
 
-    async def _write_prompt(self, message: Incoming, handle: PromptHandle) -> None:
+    async def _write_prompt(self, message: records.Incoming, handle: PromptHandle) -> None:
         try:
             receipt, fresh = await self._accept(message)
         except Exception as error:
@@ -163,7 +149,7 @@ class LiveSession:
             self._turn.token.request("cancelled")
         self.stir()
 
-    async def _accept(self, message: Incoming) -> tuple[Receipt, bool]:
+    async def _accept(self, message: records.Incoming) -> tuple[records.Receipt, bool]:
         self._check_open()
         check(message)
         message = replace(message, text=self._seat.mask(message.text))
@@ -177,7 +163,7 @@ class LiveSession:
             lambda tx: accept(tx, session, message, key=key, at=at, access=access, cap=cap)
         )
 
-    def _arrived(self, message: Incoming, receipt: Receipt) -> None:
+    def _arrived(self, message: records.Incoming, receipt: records.Receipt) -> None:
         self._seat.hooks.notify(hookspecs.message_received, session=self.info, receipt=receipt)
         self.stir(receipt.row if message.mode == "interrupt_hard" else 0)
 
@@ -297,10 +283,10 @@ class LiveSession:
     async def _keep_folds(self) -> None:
         self._keep_at = await keep_folds(self._seat.database, self._info.id)
 
-    def told(self, event: Event) -> None:
+    def told(self, event: records.Event) -> None:
         """Be as lists show it after an event; only what was erased is news to the history."""
         self._info = rows.after(self._info, event)
-        if isinstance(event.body, ContextErased) and self._desk is not None:
+        if isinstance(event.body, records.ContextErased) and self._desk is not None:
             self._desk.history.apply(event)
 
     def _retry_later(self) -> None:
@@ -324,21 +310,21 @@ class LiveSession:
         await self._write(lambda tx: rows.move(tx, session, directory, at=at))
         await self._refresh()
 
-    async def erase(self, start: int, end: int, *, by: str) -> tuple[Event, set[str]]:
+    async def erase(self, start: int, end: int, *, by: str) -> tuple[records.Event, set[str]]:
         """Take out what events say; return the event that tells of it, and the blobs they named. See `journal.erase`.
 
         Raises `LeaseHeld` when another process works on the tree.
         """
         return await asyncio.shield(self._track(self._erase(start, end, by)))
 
-    async def _erase(self, start: int, end: int, by: str) -> tuple[Event, set[str]]:
+    async def _erase(self, start: int, end: int, by: str) -> tuple[records.Event, set[str]]:
         if self._still.locked():
             raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
         async with self._still:
             seat, info, now = self._seat, self._info, self._seat.clock.now()
             lease = self._lease = await seat.database.lease(f"tree:{info.root}")
 
-            def write(tx: Tx) -> tuple[tuple[Event, ...], set[str]]:
+            def write(tx: Tx) -> tuple[tuple[records.Event, ...], set[str]]:
                 lease.check(tx)
                 return erase(tx, info.id, start, end, by=by, at=now)
 
@@ -398,7 +384,7 @@ class LiveSession:
         """Halt the tree from here down: what waits first, so that nothing begins anew, then what runs."""
         seat, session, now = self._seat, self._info.id, self._seat.clock.now()
 
-        def write(tx: Tx) -> tuple[Event, ...]:
+        def write(tx: Tx) -> tuple[records.Event, ...]:
             return tuple(
                 event for name in rows.tree(tx, session) for event in rows.halt(tx, name, archive=archive, at=now)
             )
@@ -467,19 +453,19 @@ class LiveSession:
 
     async def append(
         self, kind: str, body: Mapping[str, object], *, expect_head: int | None = None, state: object = ...
-    ) -> Event:
+    ) -> records.Event:
         """See `contracts.Session.append`."""
-        if not is_foreign(kind):
+        if not records.is_foreign(kind):
             raise BadInput(f"a plugin appends only kinds of its own, <plugin>.<noun>, not {kind!r}", field="kind")
         session, plugin = self._info.id, kind.partition(".")[0]
         value = None if state is ... else msgspec.json.encode(state).decode()
 
-        def write(tx: Tx) -> tuple[Event, ...]:
+        def write(tx: Tx) -> tuple[records.Event, ...]:
             if expect_head not in (None, journal_of(tx, session)[1]):
                 raise Conflict(f"the journal of {session} has gone on since event {expect_head}")
             if value is not None:
                 rows.store_state(tx, session, plugin, value)
-            return append(tx, session, [Foreign(kind=kind, data=dict(body))], at=now)
+            return append(tx, session, [records.Foreign(kind=kind, data=dict(body))], at=now)
 
         now = self._seat.clock.now()
         (event,) = await self._write(write)
@@ -490,12 +476,12 @@ class LiveSession:
         session = self._info.id
         return msgspec.json.decode(await self._seat.database.read(lambda tx: rows.state_of(tx, session, plugin)))
 
-    async def write(self, bodies: Sequence[Body]) -> tuple[Event, ...]:
+    async def write(self, bodies: Sequence[records.Body]) -> tuple[records.Event, ...]:
         """Add events of the kernel's own that belong to no turn."""
         session, now = self._info.id, self._seat.clock.now()
         return await self._write(lambda tx: append(tx, session, bodies, at=now))
 
-    async def _write(self, fn: Callable[[Tx], tuple[Event, ...]]) -> tuple[Event, ...]:
+    async def _write(self, fn: Callable[[Tx], tuple[records.Event, ...]]) -> tuple[records.Event, ...]:
         """Write what the lease does not guard, then tell everybody: followers, and the sessions that are about it."""
         events = await self._seat.database.write(fn)
         self._seat.tell(events)
@@ -509,17 +495,17 @@ class LiveSession:
         await self._seat.database.write(lambda tx: rows.mark(tx, session, name))
         await self._refresh()
 
-    async def complete(self, request: ModelRequest, *, purpose: str) -> str:
+    async def complete(self, request: records.ModelRequest, *, purpose: str) -> str:
         """See `contracts.Session.complete`."""
         return await complete(self._seat, self, request, purpose=purpose)
 
     # Below
 
-    async def children(self) -> Sequence[SessionInfo]:
+    async def children(self) -> Sequence[records.SessionInfo]:
         """See `contracts.Session.children`."""
         seat, session = self._seat, self._info.id
         return await seat.database.read(lambda tx: rows.children(tx, session, workspace=seat.workspace))
 
-    async def start_child(self, agent: str, *, access: Access | None = None, title: str = "") -> LiveSession:
+    async def start_child(self, agent: str, *, access: records.Access | None = None, title: str = "") -> LiveSession:
         """See `contracts.Session.start_child`."""
         return await self._seat.start_child(self.info, agent, access, title)
