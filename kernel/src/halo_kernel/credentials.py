@@ -11,20 +11,16 @@ import hashlib
 import hmac
 import ipaddress
 import secrets
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import msgspec
 
+from .contracts import Clock
 from .errors import LockedOut, WrongCredentials
 from .records import Principal
 from .secrets import read_secret, write_secret
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from pathlib import Path
-
-    from .contracts import Clock
 
 COOKIE = "halo_token"
 COOKIE_LIFE = 14 * 86_400
@@ -96,9 +92,7 @@ class Links:
         """
         key = _digest(token)
         if key not in self._links:
-            raise WrongCredentials(
-                "This server does not know this sign-in link.", advice="Run `halo up` for a new one."
-            )
+            raise WrongCredentials("This server knows no such sign-in link.", advice="Run `halo up` for a new one.")
         target, until = self._links[key]
         self._links[key] = target, 0.0
         return target, self._clock.monotonic() < until
@@ -118,28 +112,26 @@ class Attempts:
         Raises `LockedOut`, before the work and also after it: while it waited, others may have been guessing.
         """
         key = scheme, _network(address)
-        self._check(key)
+        self._recent(key)
         try:
             yield
         except WrongCredentials:
-            self._check(key)
-            self._count(key)
+            count = self._recent(key) + 1
+            self._wrong.pop(key, None)  # so that it is the newest now
+            self._wrong[key] = count, self._clock.monotonic()
+            if len(self._wrong) > _MAX_COUNTS:
+                del self._wrong[next(iter(self._wrong))]
             raise
-        self._check(key)
+        self._recent(key)
         self._wrong.pop(key, None)
 
-    def _check(self, key: tuple[str, str]) -> None:
+    def _recent(self, key: tuple[str, str]) -> int:
+        """Return how many were wrong of late. Raises `LockedOut` when these are too many."""
         count, last = self._wrong.get(key, (0, 0.0))
         rest = last + LOCK_SECONDS - self._clock.monotonic()
         if count >= MAX_WRONG and rest > 0:
             raise LockedOut("Too many attempts with wrong credentials, try again later.", retry_after=rest)
-
-    def _count(self, key: tuple[str, str]) -> None:
-        now = self._clock.monotonic()
-        count, last = self._wrong.pop(key, (0, 0.0))
-        self._wrong[key] = count + 1 if now < last + LOCK_SECONDS else 1, now
-        if len(self._wrong) > _MAX_COUNTS:
-            del self._wrong[next(iter(self._wrong))]
+        return count if rest > 0 else 0
 
 
 class Credentials:
@@ -172,10 +164,7 @@ def _digest(token: str) -> bytes:
 
 def _network(address: str) -> str:
     """Return what one person has of addresses: a whole /64 of IPv6."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv4Address):
-        return address
-    return str(parsed.ipv4_mapped or ipaddress.ip_network((int(parsed), 64), strict=False))
+    with suppress(ValueError):
+        parsed = ipaddress.IPv6Address(address)
+        return str(parsed.ipv4_mapped or ipaddress.ip_network((int(parsed), 64), strict=False))
+    return address

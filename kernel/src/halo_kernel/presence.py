@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
 from .errors import ServerRunning
 from .locks import is_locked, locked
 from .secrets import read_secret, write_secret
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from pathlib import Path
 
 _FILE = "secrets/server.json"
 _LOCK = "global/server.lock"

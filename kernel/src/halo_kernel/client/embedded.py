@@ -7,15 +7,18 @@ import os
 import socket
 import tempfile
 import threading
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator
-    from pathlib import Path
-
-    from ..plugins import Wanted
-    from ..presence import Presence
+from ..http import make_face
+from ..log import configure
+from ..plugins import Wanted
+from ..presence import Presence
+from ..runtime import Kernel
+from ..secrets import ensure_home
+from ..server.listening import hush, serving
+from ..settings import LogSettings, load_kernel_settings
 
 END_SECONDS = 12.0
 _LONGEST_FOLDER = 70
@@ -48,13 +51,6 @@ def embedded(home: Path, wanted: Wanted) -> Generator[Presence]:
 
 @asynccontextmanager
 async def _running(home: Path, path: str, wanted: Wanted) -> AsyncGenerator[Presence]:
-    from ..http import make_face
-    from ..log import configure
-    from ..runtime import Kernel
-    from ..secrets import ensure_home
-    from ..server.listening import hush, serving
-    from ..settings import LogSettings, load_kernel_settings
-
     ensure_home(home)
     bare = load_kernel_settings(home, os.environ)
     configure(bare.of(LogSettings), redactor=bare.redactor)

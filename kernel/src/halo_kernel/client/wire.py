@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import inspect
 import socket
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
 
 from .. import errors
 from ..errors import HaloError, Stopping
+from ..presence import Presence
 from ..records import ServerEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping
-
-    from ..presence import Presence
 
 CONNECT_SECONDS = 5.0
 _CUT = (OSError, HTTPException)

@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.routing import Route as Mapped
 from starlette.routing import Router
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from .. import __version__
-from ..credentials import make_credentials
+from ..credentials import Credentials, make_credentials
 from ..errors import NotFound
 from ..presence import Presence
-from ..records import Reply
+from ..records import Reply, Route
+from ..runtime import Kernel
 from .bodies import Body
 from .gate import Gate
 from .origins import PREFLIGHT
 from .replies import as_response, failure, shape
 from .system import System
 from .visits import Visit
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from ..credentials import Credentials
-    from ..records import Route
-    from ..runtime import Kernel
 
 
 @dataclass(frozen=True, kw_only=True)

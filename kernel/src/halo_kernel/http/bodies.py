@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import msgspec
+from starlette.types import Message, Receive, Scope, Send
 
 from ..errors import BadInput, TooLarge
-
-if TYPE_CHECKING:
-    from starlette.types import Message, Receive, Scope, Send
 
 DRAIN_SECONDS = 5.0
 _NAMED = re.compile(r"(?:required|unknown) field `(?P<name>.*)`", re.DOTALL)

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn
 from weakref import WeakValueDictionary
 
-from ..credentials import COOKIE, COOKIE_REFRESH
+from starlette.requests import HTTPConnection
+
+from ..credentials import COOKIE, COOKIE_REFRESH, Credentials
 from ..errors import Unauthorized, WrongCredentials
 from ..hookspecs import authenticate
-from ..records import OPERATOR, Principal
+from ..records import OPERATOR, Principal, Route
+from ..runtime import Kernel
 from ..settings import ServerSettings
 from .origins import Origins
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from starlette.requests import HTTPConnection
-
-    from ..credentials import Credentials
-    from ..records import Route
-    from ..runtime import Kernel
 
 _ANYONE = {
     "public": Principal(name="anyone", kind="remote", access="readonly", scheme="public"),
@@ -55,8 +49,6 @@ class Gate:
             return known
         try:
             with self.credentials.attempts.judging(route.auth, address):
-                if route.auth == "operator":
-                    self._refuse(connection)
                 return await self._vouched(connection, route.auth), False
         except Unauthorized:
             if route.optional:
@@ -87,19 +79,14 @@ class Gate:
         principal, age = self.credentials.cookies.read(connection.cookies.get(COOKIE, "")) or (None, 0.0)
         return None if principal is None or principal.scheme != "operator" else (principal, age > COOKIE_REFRESH)
 
-    def _refuse(self, connection: HTTPConnection) -> NoReturn:
-        """Say what is wrong with a caller who is no operator.
-
-        A cookie that does not fit counts as none: browsers send one server's cookies to every port of its host.
-        """
-        if _token(connection):
-            raise WrongCredentials("The token is wrong.", advice="Read it from this home's server file again.")
-        raise Unauthorized("Sign in first.", advice="Open the link of `halo up`, or sign in with a password.")
-
     async def _vouched(self, connection: HTTPConnection, scheme: str) -> Principal:
         kind, _, channel = scheme.partition(":")
-        token = _token(connection) or connection.query_params.get("token", "")
-        if kind == "account" and token:
+        token = _token(connection)
+        if scheme == "operator" and token:
+            raise WrongCredentials("The token is wrong.", advice="Read it from this home's server file again.")
+        if scheme == "operator":  # a cookie that does not fit is none: browsers send it to every port of its host
+            raise Unauthorized("Sign in first.", advice="Open the link of `halo up`, or sign in with a password.")
+        if kind == "account" and (token := token or connection.query_params.get("token", "")):
             return await self.kernel.accounts.authenticate(channel, token)
         principal = await self.kernel.hooks.first(authenticate, request=connection, scheme=scheme)
         if principal is None or principal.scheme != scheme:

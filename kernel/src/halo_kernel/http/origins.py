@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from starlette.requests import HTTPConnection
 
 from ..errors import Forbidden
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from starlette.requests import HTTPConnection
-
-    from ..settings import ServerSettings
+from ..settings import ServerSettings
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 PREFLIGHT = {

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import msgspec
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import Response
 
 from .. import errors
 from ..errors import BadInput, HaloError
 from ..log import logger
 from ..records import Reply
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from starlette.requests import HTTPConnection
 
 DEFAULTS = {
     "x-content-type-options": "nosniff",

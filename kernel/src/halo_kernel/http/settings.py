@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from msgspec import Struct, structs, to_builtins
 
 from ..errors import StorageUnavailable
-from ..records import Exchange, Route, Secret
+from ..records import Exchange, Route, Secret, WorkspaceInfo
+from ..runtime import Kernel
 from ..settings import Finding, Reading, SettingsField
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..records import WorkspaceInfo
-    from ..runtime import Kernel
 
 _PATH = "/api/settings"
 

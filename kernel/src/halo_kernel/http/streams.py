@@ -6,21 +6,17 @@ Wire: https://html.spec.whatwg.org/multipage/server-sent-events.html
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import msgspec
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
+from ..errors import HaloError
 from ..records import ServerEvent
 from .replies import DEFAULTS, shape
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable
-
-    from starlette.types import Receive, Scope, Send
-
-    from ..errors import HaloError
 
 KEEP_ALIVE = 15.0
 CLOSE_SECONDS = 0.5

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 from urllib.parse import urlsplit
 
 from msgspec import Struct, convert
 from msgspec.structs import asdict
 
-from ..credentials import LINK_LIFE
+from ..credentials import LINK_LIFE, Links
 from ..doctor import examine
 from ..errors import BadInput, Conflict, NotFound, PluginFailed, Unauthorized
 from ..log import logger
+from ..presence import Presence
 from ..records import OPERATOR, Exchange, HealthCheck, Offer, Principal, Reply, Route
+from ..runtime import Kernel
 from ..settings import ServerSettings
 from .settings import SettingsDesk
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..credentials import Links
-    from ..presence import Presence
-    from ..runtime import Kernel
 
 _LOCAL_PATH = re.compile(r"/(?![/\\])[^\x00-\x1f\\]*")
 
@@ -128,9 +124,7 @@ class System:
         return [
             get(path="/", handler=self.front, summary="Go to the front page", auth="public"),
             get(path="/auth/link", handler=self.follow_link, summary="Sign in by a link", optional=True),
-            post(
-                path="/api/auth/link", handler=self.make_link, summary="Make a link", request=LinkWanted, reply=LinkMade
-            ),
+            post(path="/api/auth/link", handler=self.link, summary="Make a link", request=LinkWanted, reply=LinkMade),
             get(path="/api/health", handler=self.health, summary="Tell that it answers", reply=Health, auth="public"),
             get(path="/api/server", handler=self.server, summary="Describe the server", reply=ServerStatus),
             get(path="/api/doctor", handler=self.doctor, summary="Say what is well and what not", reply=Diagnosis),
@@ -163,15 +157,13 @@ class System:
         offers, chosen, reason = await self.kernel.models()
         return ModelsStatus(models=tuple(offers), chosen=chosen.model if chosen else None, reason=reason)
 
-    async def make_link(self, exchange: Exchange) -> LinkMade:
+    async def link(self, exchange: Exchange) -> LinkMade:
         """Make a link to a path of this server, under the name that the request was sent to."""
         wanted = cast("LinkWanted", exchange.body)
         if not _LOCAL_PATH.fullmatch(wanted.next):
             raise BadInput("next: must be a path of this server that begins with one '/'.", field="next")
         if self.presence.is_private:
-            raise Conflict(
-                "No browser can reach a kernel that runs inside a command.", advice="Start the server with `halo up`."
-            )
+            raise Conflict("No browser reaches a kernel inside a command.", advice="Start the server with `halo up`.")
         base = f"{urlsplit(self.presence.url).scheme}://{exchange.raw.headers['host']}{self._server.root_path}"
         return LinkMade(url=f"{base}/auth/link?token={self.links.make(wanted.next)}")
 
@@ -184,9 +176,8 @@ class System:
             raise BadInput("token: is required.", field="token")
         target, is_good = self.links.use(token)
         if not is_good and exchange.principal.scheme != "operator":
-            raise Unauthorized(
-                "This sign-in link was used already or is older than 5 minutes.", advice="Run `halo up` for a new one."
-            )
+            why = "This sign-in link was used already or is older than 5 minutes."
+            raise Unauthorized(why, advice="Run `halo up` for a new one.")
         return self._go(target, OPERATOR if is_good else None)
 
     async def front(self, exchange: Exchange) -> Reply:

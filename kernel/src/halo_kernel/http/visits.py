@@ -5,23 +5,18 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
 
 from ..credentials import COOKIE, COOKIE_LIFE
-from ..errors import Stopping
-from ..records import Exchange, Reply, Stream
+from ..errors import HaloError, Stopping
+from ..records import Exchange, Principal, Reply, Route, Stream
 from .bodies import decode
+from .gate import Gate
+from .origins import Origins
 from .replies import as_response, failure, known
 from .streams import EventStream, is_cancel
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
-
-    from ..errors import HaloError
-    from ..records import Principal, Route
-    from .gate import Gate
-    from .origins import Origins
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from pathlib import Path
+from typing import Any, TextIO, Unpack
 
 from msgspec.structs import replace
 
@@ -17,20 +20,13 @@ from ..errors import BadInput
 from ..hookspecs import runtime_started
 from ..http import make_face
 from ..log import configure, reset
+from ..plugins import Wanted
 from ..presence import Presence, published, sole_server
 from ..runtime import Kernel
 from ..secrets import ensure_home
 from ..settings import LoadedSettings, LogSettings, ServerSettings, load_kernel_settings
 from .listening import address_of, bind, hush, is_loopback, serving, url_of
 from .signals import TOLD_TO_END, Deadline, on_signal, told_to_end
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable, Coroutine, Mapping
-    from pathlib import Path
-    from typing import TextIO
-
-    from ..plugins import Wanted
 
 
 def run(

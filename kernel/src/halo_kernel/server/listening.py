@@ -7,16 +7,14 @@ import errno
 import ipaddress
 import logging
 import socket
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+from starlette.types import ASGIApp
 
 from ..errors import BadInput, Conflict
 from ..log import logger
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine
-
-    from starlette.types import ASGIApp
 
 END_SECONDS = 2.0
 

@@ -7,14 +7,11 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from types import FrameType
 
 from ..presence import is_running
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
 
 BUDGET = 10.0
 TOLD_TO_END = 128 + signal.SIGTERM
