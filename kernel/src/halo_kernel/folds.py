@@ -15,30 +15,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .records import (
-    AssistantCut,
-    AssistantDiscarded,
-    AssistantMessage,
-    Block,
-    Body,
-    ContextCut,
-    ContextErased,
-    ContextPrepared,
-    Event,
-    Foreign,
-    HookSkipped,
-    InputAdded,
-    Message,
-    SessionTitled,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolFinished,
-    ToolResult,
-    TurnEnded,
-    UsageRecorded,
-    plain_text,
-)
+from . import records
 
 VERSION = 1  # of both folds: a stored state counts only for the version that made it
 CUT_MARKER = "[reply cut off here]"
@@ -51,7 +28,7 @@ class Piece(Struct, frozen=True, array_like=True):
 
     seq: int
     assistant: bool
-    content: tuple[Block, ...]
+    content: tuple[records.Block, ...]
     first: int
     last: int
 
@@ -64,50 +41,50 @@ class History:
     digest: str = ""
 
     def __post_init__(self) -> None:
-        self._joined: list[Message] = []  # of the first `_taken` pieces
+        self._joined: list[records.Message] = []  # of the first `_taken` pieces
         self._taken = 0
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: records.Event) -> None:
         """Take the next event."""
         match event.body:
-            case InputAdded(content=content):
-                self._add(event.seq, False, Text(content))
-            case AssistantMessage(content=content):
+            case records.InputAdded(content=content):
+                self._add(event.seq, False, records.Text(content))
+            case records.AssistantMessage(content=content):
                 self._add(event.seq, True, *content)
-            case AssistantCut(text=text) if text:
-                self._add(event.seq, True, Text(f"{text}\n\n{CUT_MARKER}"))
-            case ToolFinished(call=call, text=text, outcome=outcome):
-                self._add(event.seq, False, ToolResult(call, text, outcome != "ok"))
-            case ContextPrepared(digest=digest):
+            case records.AssistantCut(text=text) if text:
+                self._add(event.seq, True, records.Text(f"{text}\n\n{CUT_MARKER}"))
+            case records.ToolFinished(call=call, text=text, outcome=outcome):
+                self._add(event.seq, False, records.ToolResult(call, text, outcome != "ok"))
+            case records.ContextPrepared(digest=digest):
                 self.digest = digest
-            case ContextCut():
+            case records.ContextCut():
                 self._cut(event.seq, event.body)
-            case ContextErased(start=start, end=end):
+            case records.ContextErased(start=start, end=end):
                 self.pieces = [piece for piece in self.pieces if piece.last < start or piece.first > end]
                 self.__post_init__()
             case _:
                 pass
 
-    def _add(self, seq: int, assistant: bool, *content: Block) -> None:
+    def _add(self, seq: int, assistant: bool, *content: records.Block) -> None:
         self.pieces.append(Piece(seq, assistant, content, seq, seq))
 
-    def _cut(self, seq: int, cut: ContextCut) -> None:
+    def _cut(self, seq: int, cut: records.ContextCut) -> None:
         end = min(cut.end, seq)
         first = bisect_left(self.pieces, cut.start, key=_seq_of)
         behind = bisect_right(self.pieces, end, key=_seq_of)
         if cut.start <= end:
-            stand_in = [Piece(end, False, (Text(cut.replacement),), cut.start, seq)] if cut.replacement else []
+            stand_in = [Piece(end, False, (records.Text(cut.replacement),), cut.start, seq)] if cut.replacement else []
             self.pieces[first:behind] = stand_in
             self.__post_init__()
 
-    def messages(self) -> tuple[Message, ...]:
+    def messages(self) -> tuple[records.Message, ...]:
         """Return the pieces as messages, neighbours of one side joined; those of the last call are only added to."""
         for assistant, run in groupby(self.pieces[self._taken :], key=_side_of):
             blocks = tuple(block for piece in run for block in piece.content)
             role: Literal["assistant", "user"] = "assistant" if assistant else "user"
             if self._joined and self._joined[-1].role == role:
                 blocks = self._joined.pop().content + blocks
-            self._joined.append(Message(role, blocks))
+            self._joined.append(records.Message(role, blocks))
         self._taken = len(self.pieces)
         return tuple(self._joined)
 
@@ -139,57 +116,57 @@ class View(Struct):
     running: str = ""
     tokens: int = 0
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: records.Event) -> None:
         """Take the next event."""
         body = event.body
         if event.turn:
             self.running = "" if event.kind == "turn.ended" else event.turn
         match body:
-            case SessionTitled(title=title):
+            case records.SessionTitled(title=title):
                 self.title = title
-            case InputAdded(row=row, text=text, cause=cause):
+            case records.InputAdded(row=row, text=text, cause=cause):
                 self._put(event, f"row:{row}", "user" if cause == "message" else "notice", text=text)
-            case AssistantMessage():
+            case records.AssistantMessage():
                 self._answer(event, body)
-            case AssistantCut(reply=reply, text=text, reason=reason) if text:
+            case records.AssistantCut(reply=reply, text=text, reason=reason) if text:
                 self._put(event, reply, "assistant", text=text, outcome=reason)
-            case ToolFinished(call=call, text=text, outcome=outcome):
+            case records.ToolFinished(call=call, text=text, outcome=outcome):
                 item = self.items.get(f"{event.turn}/{call}") or self._put(event, call, "tool")
                 self.items[f"{event.turn}/{call}"] = replace(item, text=text, outcome=outcome)
-            case UsageRecorded():
+            case records.UsageRecorded():
                 self.tokens = body.input + body.cache_read + body.cache_write + body.output
-            case ContextErased(start=start, end=end):
+            case records.ContextErased(start=start, end=end):
                 self.items = {key: item for key, item in self.items.items() if not start <= item.seq <= end}
             case _:
                 if text := _notice(body):
                     self._put(event, f"seq:{event.seq}", "notice", text=text)
 
-    def _put(self, event: Event, item: str, kind: str, **more: Any) -> Item:
+    def _put(self, event: records.Event, item: str, kind: str, **more: Any) -> Item:
         made = Item(id=item, kind=kind, at=event.at, turn=event.turn, seq=event.seq, **more)
         self.items[f"{event.turn}/{item}"] = made
         return made
 
-    def _answer(self, event: Event, body: AssistantMessage) -> None:
-        thinking = "".join(block.text for block in body.content if isinstance(block, Thinking))
-        text = plain_text(body.content)
+    def _answer(self, event: records.Event, body: records.AssistantMessage) -> None:
+        thinking = "".join(block.text for block in body.content if isinstance(block, records.Thinking))
+        text = records.plain_text(body.content)
         if text or thinking:
             self._put(event, body.reply, "assistant", text=text, thinking=thinking, model=body.model)
         for block in body.content:
-            if isinstance(block, ToolCall):
+            if isinstance(block, records.ToolCall):
                 self._put(event, block.id, "tool", name=block.name, arguments=block.arguments)
 
 
-def _notice(body: Body) -> str:
+def _notice(body: records.Body) -> str:
     match body:
-        case AssistantDiscarded(error=error, attempt=attempt):
+        case records.AssistantDiscarded(error=error, attempt=attempt):
             return f"Attempt {attempt} failed: {error}"
-        case TurnEnded(outcome="failed", error=error):
+        case records.TurnEnded(outcome="failed", error=error):
             return error
-        case TurnEnded(outcome=("cancelled" | "interrupted") as outcome):
+        case records.TurnEnded(outcome=("cancelled" | "interrupted") as outcome):
             return f"The turn was {outcome}."
-        case HookSkipped(plugin=plugin, hook=hook, error=error):
+        case records.HookSkipped(plugin=plugin, hook=hook, error=error):
             return f"Plugin {plugin} was left out of {hook}: {error}"
-        case Foreign():
+        case records.Foreign():
             return body.text
         case _:
             return ""
