@@ -138,7 +138,6 @@ class ReadsThatWrite(Wrapped):
 
 class LeasesForAll(Wrapped):
     async def lease(self, name: str) -> Any:
-        await self.inner.write(lambda tx: tx.execute("DELETE FROM members"))
         await self.inner.write(lambda tx: tx.execute("UPDATE leases SET member = NULL"))
         return await self.inner.lease(name)
 

@@ -1,7 +1,8 @@
 """Leases: who may write what. A row in the database that it guards, held by a member that lives as long as its lock.
 
-A member is one open database of one process. Its lock is an `flock` on a file of its own, so death frees at once and
-slowness frees nothing. The epoch of a lease grows with every holder and is compared inside each guarded write.
+A member is one open database of one process. Its lock is an `flock` on a file of its own, which says who it is, so
+death frees at once and slowness frees nothing. The epoch of a lease grows with every holder and is compared inside
+each guarded write.
 """
 
 from __future__ import annotations
@@ -17,11 +18,7 @@ from .contracts import Clock, Database, Tx
 from .errors import LeaseHeld, LeaseLost, StorageUnavailable
 from .locks import is_locked, locked
 
-TABLES = """
-CREATE TABLE IF NOT EXISTS members(
-    id TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, started INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS leases(name TEXT PRIMARY KEY, member TEXT, epoch INTEGER NOT NULL);
-"""
+TABLES = "CREATE TABLE IF NOT EXISTS leases(name TEXT PRIMARY KEY, member TEXT, epoch INTEGER NOT NULL);"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,16 +42,9 @@ class HeldLease:
         await self.database.write(lambda tx: tx.execute(free, (self.name, self.member, self.epoch)))
 
 
-def describe(tx: Tx, member: str) -> str:
-    """Return who a member is, for people."""
-    row = tx.one("SELECT pid, host FROM members WHERE id = ?", (member,))
-    return f"process {row[0]} on {row[1]}" if row else "an unknown process"
-
-
 def forget(tx: Tx, member: str) -> None:
-    """Free what a member holds and remove it. A dead one stays dead: no id is used twice."""
+    """Free what a member holds. A dead one stays dead: no id is used twice."""
     tx.execute("UPDATE leases SET member = NULL WHERE member = ?", (member,))
-    tx.execute("DELETE FROM members WHERE id = ?", (member,))
 
 
 class Leases:
@@ -71,26 +61,21 @@ class Leases:
     async def take(self, name: str) -> HeldLease:
         """Take a lease, or raise `LeaseHeld` when a living member holds it."""
         while True:
-            lease = await self._database.write(partial(self._claim, name=name, now=self._clock.now()))
+            lease = await self._database.write(partial(self._claim, name=name))
             if lease.member == self._member:
                 return lease
-            if self._is_alive(lease.member):
-                who = await self._database.read(partial(describe, member=lease.member))
+            if who := self._living(lease.member):
                 raise LeaseHeld(f"The lease {name!r} is held by {who}.", holder=who)
             await self._database.write(partial(forget, member=lease.member))
             with suppress(OSError):
                 (self._folder / lease.member).unlink()
 
-    def _claim(self, tx: Tx, name: str, now: int) -> HeldLease:
+    def _claim(self, tx: Tx, name: str) -> HeldLease:
         """Take the lease when it is free; return it as its holder has it."""
         member = self._join()
         holder, epoch = tx.one("SELECT member, epoch FROM leases WHERE name = ?", (name,)) or (None, 0)
         if holder is None:
             holder, epoch = member, epoch + 1
-            tx.execute(
-                "INSERT INTO members(id, host, pid, started) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
-                (member, socket.gethostname(), os.getpid(), now),
-            )
             tx.execute(
                 "INSERT INTO leases(name, member, epoch) VALUES (?, ?, ?)"
                 " ON CONFLICT (name) DO UPDATE SET member = excluded.member, epoch = excluded.epoch",
@@ -106,16 +91,19 @@ class Leases:
                 try:
                     self._folder.mkdir(mode=self._folder.parent.stat().st_mode & 0o777, exist_ok=True)
                     self._lock.enter_context(locked(self._folder / member))  # nobody knows it before a claim tells it
+                    (self._folder / member).write_text(f"process {os.getpid()} on {socket.gethostname()}")
                 except OSError as error:
                     raise StorageUnavailable(f"No lock can be held in {self._folder}: {error.strerror}.") from error
             self._member = member
         return self._member
 
-    def _is_alive(self, member: str) -> bool:
+    def _living(self, member: str) -> str:
+        """Return who a member is, for people; '' for a dead one."""
+        path = self._folder / member
         try:
-            return not self._alone and is_locked(self._folder / member)
+            return path.read_text() if not self._alone and is_locked(path) else ""
         except OSError as error:
-            return not isinstance(error, FileNotFoundError)  # not ours to look at, and so not ours to judge
+            return "" if isinstance(error, FileNotFoundError) else "another process"  # not ours to look at, or to judge
 
     def resign(self, tx: Tx) -> None:
         """Free what we hold, as the last write."""
