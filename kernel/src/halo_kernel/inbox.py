@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import takewhile
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from .contracts import Row, Tx
 from .errors import BadInput, QueueFull, SessionClosed
-from .journal import journal_of, last_answer, make_cursor
+from .journal import find, journal_of, last_answer, make_cursor
 from .outbox import take_pointer
+from .questions import pending
 from .records import (
     Access,
     Incoming,
@@ -18,17 +23,14 @@ from .records import (
     Receipt,
     TurnEnded,
     TurnResult,
-    decode_body,
 )
 from .records.storable import storable_text
+from .tables import insert, select
 
 MAX_TEXT = 1_000_000
-_COLUMNS = ("row", "key", "at", "mode", "access", "principal", "principal_kind", "text", "route", "cause")
-_SELECT = f"SELECT id, {', '.join(_COLUMNS[1:])} FROM inbox WHERE session = ?"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Waiting:
+class Waiting(Struct, frozen=True, kw_only=True):
     """An inbox row that no turn has consumed yet."""
 
     row: int
@@ -78,13 +80,10 @@ def accept(
     if seen is not None:
         return _receipt(tx, seen), False
     _refuse(tx, session, cap)
-    _, head = journal_of(tx, session)
-    why = (message.cause, int(bool(message.route)))
-    row = tx.one(
-        "INSERT INTO inbox(session, key, at, head, mode, access, principal, principal_kind, text, route, cause, owed)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING session, id, key, at, head",
-        (*(session, key, at, head, message.mode, access, who.name, who.kind, message.text, message.route), *why),
-    )
+    said = {name: getattr(message, name) for name in ("mode", "text", "route", "cause")}
+    whose = {"access": access, "principal": who.name, "principal_kind": who.kind, "owed": int(bool(message.route))}
+    place = {"session": session, "key": key, "at": at, "head": journal_of(tx, session)[1]}
+    row = insert(tx, "inbox", {**place, **said, **whose}, more="RETURNING session, id, key, at, head")
     assert row is not None
     if message.reply_to is not None:
         take_pointer(tx, session, message.reply_to, row=int(row[1]), at=at)
@@ -107,25 +106,18 @@ def _refuse(tx: Tx, session: str, cap: int) -> None:
 def _receipt(tx: Tx, row: Row) -> Receipt:
     session, number, key, at, head = row
     journal, _ = journal_of(tx, session)
-    asked = tx.one("SELECT id FROM questions WHERE session = ? AND state = 'pending'", (session,))
-    question = None if asked is None else int(asked[0])
-    return Receipt(session=session, row=number, key=key, at=at, cursor=make_cursor(journal, head), question=question)
+    cursor, question = make_cursor(journal, head), pending(tx, session)
+    return Receipt(session=session, row=number, key=key, at=at, cursor=cursor, question=question)
 
 
 def waiting(tx: Tx, session: str) -> list[Waiting]:
     """Return the rows that no turn has consumed, oldest first."""
-    rows = tx.execute(f"{_SELECT} AND state = 'waiting' ORDER BY id", (session,))
-    return [_waiting(row) for row in rows]
-
-
-def _waiting(row: Row) -> Waiting:
-    return Waiting(**dict(zip(_COLUMNS, row, strict=True)))
+    return select(tx, Waiting, "inbox WHERE session = ? AND state = 'waiting' ORDER BY id", (session,), row="id")
 
 
 def consumed_by(tx: Tx, session: str, turn: str) -> list[Waiting]:
     """Return the rows that a turn consumed, oldest first."""
-    rows = tx.execute(f"{_SELECT} AND turn = ? ORDER BY id", (session, turn))
-    return [_waiting(row) for row in rows]
+    return select(tx, Waiting, "inbox WHERE session = ? AND turn = ? ORDER BY id", (session, turn), row="id")
 
 
 def prepared(row: Waiting) -> PreparedInput:
@@ -136,36 +128,18 @@ def prepared(row: Waiting) -> PreparedInput:
     channel, _, _, *thread = [*row.route.split(":", 3), "", ""]
     where = f" | thread: {thread[0]}" if row.route and thread[0] else ""
     head = f"[channel: {channel} | user: {row.principal.rpartition(':')[2]}{where}]\n" if row.route else ""
-    return PreparedInput(
-        row=row.row, text=row.text, content=head + row.text, sender=row.principal, stamp=_stamp(row.at)
-    )
+    stamp = datetime.fromtimestamp(row.at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return PreparedInput(row=row.row, text=row.text, content=head + row.text, sender=row.principal, stamp=stamp)
 
 
 def input_of(row: Waiting, ready: PreparedInput) -> InputAdded:
     """Return the event that a row becomes."""
-    return InputAdded(
-        row=row.row,
-        key=row.key,
-        text=ready.text,
-        content=ready.content,
-        sender=ready.sender,
-        stamp=ready.stamp,
-        cause=row.cause,
-    )
+    return InputAdded(**asdict(replace(ready, row=row.row)), key=row.key, cause=row.cause)
 
 
-def _stamp(at: int) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at % 1000:03d}Z"
-
-
-def next_batch(rows: list[Waiting]) -> list[Waiting]:
+def next_batch(rows: Sequence[Waiting]) -> list[Waiting]:
     """Return the rows at the head of the queue that one turn may answer together."""
-    batch: list[Waiting] = []
-    for row in rows:
-        if batch and not row.merges_with(batch[0]):
-            break
-        batch.append(row)
-    return batch
+    return list(takewhile(rows[0].merges_with, rows)) if rows else []
 
 
 def consume(tx: Tx, rows: list[Waiting], turn: str) -> bool:
@@ -186,13 +160,9 @@ def are_waiting(tx: Tx, rows: list[Waiting]) -> int:
 
 def gave_way(tx: Tx, session: str) -> str:
     """Return the last turn if it gave way to newer input and none has begun since, else ''."""
-    last = tx.one(
-        "SELECT turn, body FROM events WHERE session = ? AND kind IN ('turn.started', 'turn.ended')"
-        " ORDER BY seq DESC LIMIT 1",
-        (session,),
-    )
-    body = decode_body("turn.ended", last[1]) if last is not None else None
-    return str(last[0]) if last and isinstance(body, TurnEnded) and body.outcome == "yielded" else ""
+    where = "kind IN ('turn.started', 'turn.ended') ORDER BY seq DESC LIMIT 1"
+    last = ((event.turn, event.body) for event in find(tx, session, where))
+    return next((turn for turn, body in last if isinstance(body, TurnEnded) and body.outcome == "yielded"), "")
 
 
 def withdraw(tx: Tx, session: str, row: int) -> bool:
@@ -213,16 +183,12 @@ def result_of(tx: Tx, row: int) -> TurnResult | None:
     session, state, turn, head = found
     if state != "consumed":
         return TurnResult(session=session, turn="", outcome="cancelled")
-    ends = tx.execute(
-        "SELECT turn, body FROM events WHERE session = ? AND kind = 'turn.ended' AND seq >="
-        " (SELECT min(seq) FROM events WHERE session = ? AND seq > ? AND turn = ?) ORDER BY seq",
-        (session, session, head, turn),
-    )
-    for ended, raw in ends:
-        body = decode_body("turn.ended", raw)
-        if isinstance(body, TurnEnded) and body.outcome != "yielded":
-            text = last_answer(tx, session, turn=ended)
-            return TurnResult(
-                session=session, turn=ended, outcome=body.outcome, text=text, error=body.error, kind=body.kind
-            )
+    first = "SELECT min(seq) FROM events WHERE session = ? AND seq > ? AND turn = ?"
+    for event in find(tx, session, f"kind = 'turn.ended' AND seq >= ({first}) ORDER BY seq", session, head, turn):
+        match event.body:
+            case TurnEnded(outcome=outcome, error=error, kind=kind) if outcome != "yielded":
+                text = last_answer(tx, session, turn=event.turn)
+                return TurnResult(session=session, turn=event.turn, outcome=outcome, text=text, error=error, kind=kind)
+            case _:
+                pass
     return None

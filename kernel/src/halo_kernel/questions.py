@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from .access import fold_access
-from .contracts import Row, Tx
+from .contracts import Tx, Value
 from .errors import Conflict, Forbidden, NotFound
 from .journal import append
 from .records import (
@@ -23,9 +23,10 @@ from .records import (
     QuestionSettled,
     ToolCall,
 )
+from .tables import insert, select
 
 Asker = Literal["guard", "tool", "model"]
-_SELECT = f"SELECT {', '.join(QuestionInfo.__struct_fields__)} FROM questions WHERE"
+_End = Literal["approved", "denied", "expired"]
 _SUPERSEDED = "superseded by a newer message"
 
 
@@ -49,36 +50,15 @@ class Paused(Exception):
 def ask(tx: Tx, session: str, pending: Pending, *, turn: str, access: Access, at: int) -> QuestionAsked:
     """Store a question, pause its turn, and return the event that tells of it. `access` is the call's level."""
     question, call = pending.question, pending.call or ToolCall("", "", {})
-    level = access if question.access is None else question.access
-    expires_at = at + question.expires_in * 1000
-    row = tx.one(
-        "INSERT INTO questions"
-        "(session, turn, asker, call, tool, arguments, text, options, access, asked_at, expires_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
-        (
-            session,
-            turn,
-            pending.asker,
-            call.id,
-            call.name,
-            msgspec.json.encode(call.arguments).decode(),
-            question.text,
-            msgspec.json.encode(question.options).decode(),
-            level,
-            at,
-            expires_at,
-        ),
-    )
+    ends = at + question.expires_in * 1000
+    told = {"call": call.id, "tool": call.name, "text": question.text, "expires_at": ends}
+    who = {"session": session, "turn": turn, "asker": pending.asker, "access": question.access or access}
+    lists = {"arguments": call.arguments, "options": question.options}
+    texts = {name: msgspec.json.encode(value).decode() for name, value in lists.items()}
+    row = insert(tx, "questions", {**who, **told, **texts, "asked_at": at}, more="RETURNING id")
     assert row is not None
     tx.execute("UPDATE runs SET waiting = 1 WHERE session = ?", (session,))
-    return QuestionAsked(
-        question=row[0],
-        call=call.id,
-        tool=call.name,
-        text=question.text,
-        options=question.options,
-        expires_at=expires_at,
-    )
+    return msgspec.convert({**told, "question": row[0], "options": question.options}, QuestionAsked)
 
 
 def pending(tx: Tx, session: str) -> int | None:
@@ -100,37 +80,37 @@ def answer(
     if info.state != "pending" or info.expires_at <= at:
         how = "has expired" if info.state == "pending" else f"was {info.state} already"
         raise Conflict(f"question {number} {how}", advice="look at the conversation: the call has gone on without it")
-    events = settle(tx, number, "approved" if approved else "denied", text=text, by=principal.name, at=at)
+    state: _End = "approved" if approved else "denied"
+    events = _settle(tx, "id = ?", number, state=state, text=text, by=principal.name, at=at)
     return _find(tx, number, principal), events
 
 
-def settle(
-    tx: Tx, number: int, state: Literal["approved", "denied", "expired"], *, text: str = "", by: str = "", at: int
+def _settle(
+    tx: Tx, where: str, value: str | int, *, state: _End, text: str = "", by: str = "", at: int
 ) -> tuple[Event, ...]:
-    """Settle a pending question and journal it; one that is settled stays as it is."""
-    row = tx.one(
-        "UPDATE questions SET state = ?, answer = ?, answered_by = ? WHERE id = ? AND state = 'pending'"
-        " RETURNING session, turn, call",
-        (state, text, by, number),
+    """Settle the pending questions that `where` tells and journal it; what is settled stays as it is."""
+    rows = tx.execute(
+        f"UPDATE questions SET state = ?, answer = ?, answered_by = ? WHERE state = 'pending' AND {where}"
+        " RETURNING id, session, turn, call",
+        (state, text, by, value),
     )
-    if row is None:
-        return ()
-    body = QuestionSettled(question=number, call=row[2], state=state, text=text, by=by)
-    return append(tx, row[0], [body], at=at, turn=row[1])
+    events: list[Event] = []
+    for number, session, turn, call in rows:
+        body = QuestionSettled(question=number, call=call, state=state, text=text, by=by)
+        events += append(tx, session, [body], at=at, turn=turn)
+    return tuple(events)
 
 
 def supersede(tx: Tx, session: str, *, at: int, why: str = _SUPERSEDED) -> tuple[Event, ...]:
     """Deny the open question of a session because something else goes first."""
-    number = pending(tx, session)
-    return () if number is None else settle(tx, number, "denied", text=why, at=at)
+    return _settle(tx, "session = ?", session, state="denied", text=why, at=at)
 
 
 def expire(tx: Tx, *, now: int) -> tuple[tuple[Event, ...], int | None]:
     """Settle every question whose time is over; return what was journaled, and when the next one ends."""
-    due = list(tx.execute("SELECT id FROM questions WHERE state = 'pending' AND expires_at <= ?", (now,)))
-    events = tuple(event for (number,) in due for event in settle(tx, number, "expired", at=now))
-    row = tx.one("SELECT min(expires_at) FROM questions WHERE state = 'pending'")
-    return events, None if row is None or row[0] is None else int(row[0])
+    events = _settle(tx, "expires_at <= ?", now, state="expired", at=now)
+    (later,) = tx.one("SELECT min(expires_at) FROM questions WHERE state = 'pending'") or (None,)
+    return events, later
 
 
 def answers(tx: Tx, session: str, turn: str) -> dict[tuple[str, Asker], Answer]:
@@ -148,27 +128,16 @@ def answers(tx: Tx, session: str, turn: str) -> dict[tuple[str, Asker], Answer]:
 
 def listed(tx: Tx, principal: Principal, *, session: str | None, everything: bool) -> Sequence[QuestionInfo]:
     """Return the questions of a principal's sessions, oldest first, the open ones alone unless `everything`."""
-    rows = tx.execute(
-        f"{_SELECT} session IN (SELECT id FROM sessions WHERE principal = ? AND"
-        " principal_kind = ? AND deleted_at IS NULL) AND session = coalesce(?, session)"
-        " AND (state = 'pending' OR ?) ORDER BY id",
-        (principal.name, principal.kind, session, int(everything)),
-    )
-    return [_info(row) for row in rows]
+    return _of(tx, principal, "session = coalesce(?, session) AND (state = 'pending' OR ?)", session, int(everything))
 
 
 def _find(tx: Tx, number: int, principal: Principal) -> QuestionInfo:
-    row = tx.one(
-        f"{_SELECT} id = ? AND session IN"
-        " (SELECT id FROM sessions WHERE principal = ? AND principal_kind = ? AND deleted_at IS NULL)",
-        (number, principal.name, principal.kind),
-    )
-    if row is None:
-        raise NotFound(f"there is no question {number}")
-    return _info(row)
+    for info in _of(tx, principal, "id = ?", number):
+        return info
+    raise NotFound(f"there is no question {number}")
 
 
-def _info(row: Row) -> QuestionInfo:
-    values = dict(zip(QuestionInfo.__struct_fields__, row, strict=True))
-    lists = {name: msgspec.json.decode(values[name]) for name in ("arguments", "options")}
-    return msgspec.convert({**values, **lists}, QuestionInfo)
+def _of(tx: Tx, principal: Principal, where: str, *args: Value) -> list[QuestionInfo]:
+    own = "SELECT id FROM sessions WHERE principal = ? AND principal_kind = ? AND deleted_at IS NULL"
+    source = f"questions WHERE session IN ({own}) AND {where} ORDER BY id"
+    return select(tx, QuestionInfo, source, (principal.name, principal.kind, *args), json=("arguments", "options"))

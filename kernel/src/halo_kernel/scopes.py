@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import signal
 from asyncio.subprocess import DEVNULL, Process
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 
 from .contracts import Closer
 from .log import logger
-from .supervisor import contained, end_task
+from .supervisor import contained, end_task, given
 
 R = TypeVar("R")
 
@@ -88,7 +87,7 @@ class Scope:
         self._siblings.pop(self, None)
 
     async def _end(self, name: str, part: Closer | asyncio.Task[Any]) -> None:
-        task = asyncio.create_task(contained(_run(part))) if callable(part) else part
+        task = asyncio.create_task(contained(given(part))) if callable(part) else part
         if task is part:
             task.cancel()
         await asyncio.wait({task}, timeout=SECONDS)
@@ -100,12 +99,6 @@ class Scope:
         if error is not None:
             self.leftovers.append(name)
             logger("scopes").warning("left over", part=name, reason=repr(error))
-
-
-async def _run(closer: Closer) -> None:
-    result = closer()
-    if inspect.isawaitable(result):
-        await result
 
 
 async def _keep(process: Process) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -38,6 +39,12 @@ async def end_task(task: asyncio.Task[Any], *, name: str, within: float) -> None
         task.add_done_callback(_forget)
     else:
         _forget(task)
+
+
+async def given(method: Callable[..., Any], *args: object) -> Any:
+    """Return what a plugin's method gives, at once or when it is awaited."""
+    result = method(*args)
+    return await result if inspect.isawaitable(result) else result
 
 
 async def bounded(work: Awaitable[T], *, name: str, seconds: float) -> T:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -17,9 +16,9 @@ from ..errors import DeliveryFailed, LeaseHeld, LeaseLost
 from ..hooks import Hooks
 from ..log import logger
 from ..records import Part
-from ..supervisor import bounded, end_task
+from ..supervisor import at_bell, bounded, end_task, given
 from . import lanes
-from .lanes import Fate, Lane
+from .lanes import Fate, Lane, OpenPart
 
 SEND_SECONDS = 60.0
 GIVE_UP_SECONDS = 86_400
@@ -46,15 +45,9 @@ class Courier:
         Cancelled, it begins no other part and gives those in flight a second; what becomes of the rest is unknown.
         """
         self._stopping.clear()
-        bell = self._database.listen("outbox")
         try:
-            while True:
-                wait = await self._start_lanes()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(wait):
-                        await bell.wait()
+            await at_bell(self._database.listen("outbox"), self._start_lanes)
         finally:
-            bell.close()
             self._stopping.set()
             if self._busy:
                 await asyncio.wait(self._busy.values(), timeout=_LAND_SECONDS)
@@ -87,36 +80,35 @@ class Courier:
         # Kept until the database is closed, so that an account stays with one process.
         lease, dispatcher = await self._database.lease(lane.lease), self._dispatchers[lane.dispatcher]
         while not self._stopping.is_set():
-            found = await self._database.read(lambda tx: lanes.next_part(tx, delivery))
-            if found is None:
+            part = await self._database.read(lambda tx: lanes.next_part(tx, delivery))
+            if part is None:
                 return
-            part, doubt = found
-            if doubt and dispatcher.guarantee not in _REPEATS:
+            if part.begun and dispatcher.guarantee not in _REPEATS:
                 fate = await self._look(dispatcher, part, "its process ended while it was being sent")
             else:
                 texts = await self._split(dispatcher, part)
                 part = await self._database.write(partial(lanes.begin, part=part, texts=texts, lease=lease))
-                fate = await self._send(dispatcher, part, doubt=doubt)
+                fate = await self._send(dispatcher, part)
             await self._end(part, fate, lease)
             if fate.not_before:
                 return
 
     async def _split(self, dispatcher: Dispatcher, part: Part) -> Sequence[str]:
         """Return the parts that a delivery's text is sent in; after its first attempt they are what they are."""
-        texts: Sequence[str] = ()
         if part.number == 1 and not part.attempt:
             try:
                 texts = await self._ask(dispatcher.split, part.text, Iterable[str])
+                return [text for text in texts if text.strip()] or [part.text]
             except Exception as error:
                 logger("outbox").warning("sent in one part", dispatcher=dispatcher.kind, error=repr(error))
-        return [text for text in texts if text.strip()] or [part.text]
+        return [part.text]
 
-    async def _send(self, dispatcher: Dispatcher, part: Part, *, doubt: bool) -> Fate:
-        """Send a part; `doubt` when an earlier attempt may have come through, so that a refusal says nothing of it."""
+    async def _send(self, dispatcher: Dispatcher, part: OpenPart) -> Fate:
+        """Send a part; where an earlier attempt may have come through, a refusal says nothing of it."""
         try:
             sent_id = await self._ask(dispatcher.deliver, part, object)
         except DeliveryFailed as error:
-            return self._later(part, str(error), doubt=doubt, wait=inf if error.permanent else error.retry_after)
+            return self._later(part, str(error), doubt=part.begun, wait=inf if error.permanent else error.retry_after)
         except Exception as error:
             return await self._look(dispatcher, part, repr(error))
         return Fate("sent", sent_id=str(sent_id or ""))
@@ -147,12 +139,7 @@ class Courier:
 
     async def _ask(self, method: Callable[[Any], Any], about: object, wanted: Any) -> Any:
         """Return what a dispatcher answers within a minute. Raises `WrongAnswer` for something else than is wanted."""
-
-        async def answer() -> Any:
-            given = method(about)
-            return await given if inspect.isawaitable(given) else given
-
-        return checked(await bounded(answer(), name="delivery", seconds=SEND_SECONDS), wanted)
+        return checked(await bounded(given(method, about), name="delivery", seconds=SEND_SECONDS), wanted)
 
     async def _end(self, part: Part, fate: Fate, lease: Lease) -> None:
         """Write what became of a part, and tell about its delivery when that is settled."""

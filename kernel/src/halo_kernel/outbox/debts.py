@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..contracts import Tx
+from msgspec.structs import asdict, replace
+
+from ..contracts import Tx, Value
 from ..errors import Conflict, NotFound
 from ..records import Delivery, Owed, PartStatus, Settlement
 from ..records.storable import storable_text
+from ..tables import insert, select
 
-_FIELDS = Delivery.__struct_fields__[:-1]
-_PART_FIELDS = PartStatus.__struct_fields__
 OPEN = "('pending', 'sending')"
 
 
@@ -20,13 +21,10 @@ def owe(tx: Tx, owed: Owed, *, at: int) -> int:
     Its dispatcher may split the part before it is sent for the first time.
     """
     text = storable_text(owed.text)
-    row = tx.one(
-        "INSERT INTO outbox(key, dispatcher, target, debt, reason, session, at, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT(key) DO NOTHING RETURNING id",
-        (owed.key, owed.dispatcher, owed.target, owed.debt, owed.reason, owed.session, at, text),
-    )
+    values = {**asdict(owed), "text": text, "at": at}
+    row = insert(tx, "outbox", values, more="ON CONFLICT(key) DO NOTHING RETURNING id")
     if row is not None:
-        tx.execute("INSERT INTO parts(delivery, number, text) VALUES (?, 1, ?)", (row[0], text))
+        insert(tx, "parts", {"delivery": row[0], "number": 1, "text": text})
     known = row or tx.one("SELECT id FROM outbox WHERE key = ?", (owed.key,))
     assert known is not None
     return int(known[0])
@@ -53,22 +51,22 @@ def has_unsettled(tx: Tx) -> bool:
 
 def listed(tx: Tx, *, session: str | None, unsettled: bool, limit: int) -> Sequence[Delivery]:
     """Return deliveries, newest first."""
-    found = tx.execute(
-        "SELECT id FROM outbox WHERE session = coalesce(?, session) AND (? = 0 OR EXISTS (SELECT 1 FROM parts WHERE"
-        f" delivery = outbox.id AND state IN {OPEN})) ORDER BY id DESC LIMIT ?",
-        (session, int(unsettled), limit),
-    )
-    return [find(tx, number) for (number,) in list(found)]
+    some = f"EXISTS (SELECT 1 FROM parts WHERE delivery = outbox.id AND state IN {OPEN})"
+    where = f"session = coalesce(?, session) AND (? = 0 OR {some}) ORDER BY id DESC LIMIT ?"
+    return _deliveries(tx, where, session, int(unsettled), limit)
 
 
 def find(tx: Tx, number: int) -> Delivery:
     """Return a delivery with its parts. Raises `NotFound`."""
-    row = tx.one(f"SELECT {', '.join(_FIELDS)} FROM outbox WHERE id = ?", (number,))
-    if row is None:
-        raise NotFound(f"there is no delivery {number}")
-    parts = tx.execute(f"SELECT {', '.join(_PART_FIELDS)} FROM parts WHERE delivery = ? ORDER BY number", (number,))
-    found = tuple(PartStatus(**dict(zip(_PART_FIELDS, part, strict=True))) for part in parts)
-    return Delivery(**dict(zip(_FIELDS, row, strict=True)), parts=found)
+    for delivery in _deliveries(tx, "id = ?", number):
+        return delivery
+    raise NotFound(f"there is no delivery {number}")
+
+
+def _deliveries(tx: Tx, where: str, *args: Value) -> list[Delivery]:
+    found = select(tx, Delivery, f"outbox WHERE {where}", args, json=("parts",), parts="'[]'")
+    parts = "parts WHERE delivery = ? ORDER BY number"
+    return [replace(each, parts=tuple(select(tx, PartStatus, parts, (each.id,)))) for each in found]
 
 
 def retry(tx: Tx, number: int, *, at: int) -> Delivery:

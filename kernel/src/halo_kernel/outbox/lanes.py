@@ -11,13 +11,16 @@ from ..contracts import Lease, Tx, Value
 from ..errors import Conflict
 from ..records import Delivery, Part, PartState
 from ..records.storable import storable_text
+from ..tables import insert, select
 from .debts import OPEN, find
 
-_PART = {
-    **{name: f"p.{name}" for name in ("delivery", "number", "text", "attempt")},
-    **{name: f"o.{name}" for name in ("target", "debt", "reason", "session", "at")},
-    "key": "'outbox:' || (SELECT value FROM meta WHERE name = 'workspace') || ':' || o.key || '#' || p.number",
-}
+_KEY = "'outbox:' || (SELECT value FROM meta WHERE name = 'workspace') || ':' || o.key || '#' || p.number"
+
+
+class OpenPart(Part, frozen=True, kw_only=True):
+    """A part that is neither sent nor given up; one that was `begun` may have arrived."""
+
+    begun: bool
 
 
 class Lane(NamedTuple):
@@ -59,17 +62,14 @@ def due(tx: Tx, dispatchers: Collection[str], now: int) -> tuple[dict[Lane, int]
     return ready, min((not_before for _, not_before in first.values() if not_before > now), default=None)
 
 
-def next_part(tx: Tx, delivery: int) -> tuple[Part, bool] | None:
-    """Return the first part of a delivery that is open, and whether it was begun and may have arrived."""
-    row = tx.one(
-        f"SELECT {', '.join(_PART.values())}, p.state = 'sending' FROM outbox o JOIN parts p ON p.delivery = o.id"
-        f" WHERE o.id = ? AND p.state IN {OPEN} ORDER BY p.number LIMIT 1",
-        (delivery,),
-    )
-    return None if row is None else (Part(**dict(zip(_PART, row[:-1], strict=True))), bool(row[-1]))
+def next_part(tx: Tx, delivery: int) -> OpenPart | None:
+    """Return the first part of a delivery that is open."""
+    source = f"outbox o JOIN parts p ON delivery = id WHERE id = ? AND state IN {OPEN} ORDER BY number LIMIT 1"
+    columns = {"key": _KEY, "text": "p.text", "begun": "state = 'sending'"}
+    return next(iter(select(tx, OpenPart, source, (delivery,), **columns)), None)
 
 
-def begin(tx: Tx, part: Part, texts: Sequence[str], lease: Lease) -> Part:
+def begin(tx: Tx, part: OpenPart, texts: Sequence[str], lease: Lease) -> OpenPart:
     """Say, before the first byte, that a part is being sent, and return it so.
 
     `texts` are the parts that it becomes; more than one only at its first time.
@@ -77,7 +77,7 @@ def begin(tx: Tx, part: Part, texts: Sequence[str], lease: Lease) -> Part:
     text, *more = map(storable_text, texts)
     _update(tx, part, lease, state="sending", attempt=part.attempt + 1, epoch=lease.epoch, text=text)
     for number, other in enumerate(more, part.number + 1):
-        tx.execute("INSERT INTO parts(delivery, number, text) VALUES (?, ?, ?)", (part.delivery, number, other))
+        insert(tx, "parts", {"delivery": part.delivery, "number": number, "text": other})
     return replace(part, text=text, attempt=part.attempt + 1)
 
 
