@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import textwrap
@@ -17,7 +18,7 @@ import pytest
 from halo_kernel import PluginFailed, Section, hook, hookspecs
 from halo_kernel.hooks import Hooks
 from halo_kernel.plugins import Plugin, Plugins
-from halo_kernel.settings import AgentSettings
+from halo_kernel.settings import AgentSettings, PluginSettings
 from halo_kernel.sites import read_sets, site_folders
 
 HEALTHY = """
@@ -84,14 +85,15 @@ def row(plugins: Plugins, name: str) -> Plugin:
 
 
 def loaded(zoo: Zoo, **options: Any) -> Plugins:
+    settings = {name: options.pop(name) for name in PluginSettings.__struct_fields__ if name in options}
     plugins = zoo.plugins()
-    plugins.load(**options)
+    plugins.load(PluginSettings(**settings), **options)
     return plugins
 
 
 def settings_of(plugins: Plugins) -> list[str]:
     hooks = Hooks(plugins.manager, on_failure=plugins.degrade, budget=0.3)
-    return [section.name for _, section in hooks.collect(hookspecs.provide_settings)]
+    return [section.name for _, section in asyncio.run(hooks.gather(hookspecs.provide_settings))]
 
 
 # healthy
@@ -106,8 +108,8 @@ def test_a_plugin_is_loaded_with_its_metadata(zoo: Zoo) -> None:
     plugins = loaded(zoo)
     found = row(plugins, "ape")
     assert (found.distribution, found.version, found.state) == ("halo-ape", "1.0", "loaded")
-    assert (found.manifest.provides, found.manifest.capabilities) == (("settings",), ("network",))
-    assert (found.manifest.prefixes, found.pages) == (("/ape",), ("/ape/",))
+    assert (found.provides, found.capabilities) == (("settings",), ("network",))
+    assert (found.prefixes, found.pages) == (("/ape",), ("/ape/",))
     assert settings_of(plugins) == ["ape"]
 
 
@@ -115,7 +117,7 @@ def test_discovery_imports_nothing(zoo: Zoo) -> None:
     """`discover` reads metadata and `halo.toml` without running a line of the plugin."""
     zoo.install("ape", "raise SystemExit('imported')", toml=f'{FINE}\nprovides = ["models"]')
     (found,) = zoo.plugins().discover()
-    assert (found.name, found.state, found.manifest.provides) == ("ape", "loaded", ("models",))
+    assert (found.name, found.state, found.provides) == ("ape", "loaded", ("models",))
     assert "zoo_halo_ape" not in sys.modules
 
 
@@ -281,7 +283,7 @@ def test_unknown_keys_are_reported(zoo: Zoo) -> None:
     zoo.install("ape", toml=f'{FINE}\n\nprovide = ["models"]')
     found = row(loaded(zoo), "ape")
     assert found.state == "loaded"
-    (warning,) = found.manifest.unknown
+    (warning,) = found.unknown
     assert warning.endswith("halo.toml:3: unknown key provide, did you mean provides?")
 
 

@@ -1,10 +1,10 @@
-"""Calling plugins from plain and from asyncio code: five verbs, each with its own rule for order, time and failure.
+"""Calling plugins: five verbs, each with its own rule for order, time and failure.
 
-collect (`collect`, `gather`, `gather_all`)  all are asked; a failing plugin's part is missing
-notify (`notify`, `tell`)                    all are told; a failure changes nothing
-first                                        in order to the first answer; a failure fails the question
-guard                                        all are asked; a failure is a denial
-fold                                         one after the other; a failing plugin's change is left out
+collect (`gather`, `gather_all`)  all are asked; a failing plugin's part is missing
+notify (`notify`, `tell`)         all are told; a failure changes nothing
+first                             in order to the first answer; a failure fails the question
+guard                             all are asked; a failure is a denial
+fold                              one after the other; a failing plugin's change is left out
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import contextvars
 import inspect
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -38,13 +38,13 @@ TELL_BUDGET = 10.0
 GRACE = 0.1
 QUEUE = 256
 CLOSE_BUDGET = 1.0
+_log = logger("hooks")
 
 
 def in_daemon_thread(name: str, work: Callable[[], T]) -> Future[T]:
     """Run `work`, which raises nothing, in a thread that nobody has to wait for."""
-    future: Future[T] = Future()
+    future, context = Future[T](), contextvars.copy_context()
     future.set_running_or_notify_cancel()
-    context = contextvars.copy_context()
     threading.Thread(target=lambda: future.set_result(context.run(work)), name=name, daemon=True).start()
     return future
 
@@ -64,7 +64,6 @@ class _Call:
 
     plugin: str
     spec: Spec
-    hook: str
     place: int
     function: Callable[..., Any]
     arguments: Mapping[str, object]
@@ -73,7 +72,7 @@ class _Call:
     @property
     def name(self) -> str:
         """Who is called for what."""
-        return f"{self.plugin}.{self.hook}"
+        return f"{self.plugin}.{self.spec.__name__}"
 
     def begin(self) -> asyncio.Future[object]:
         """Start the implementation in a task, a plain one in a daemon thread."""
@@ -97,24 +96,17 @@ class _Call:
         except BaseException as error:  # SystemExit too, which would end the loop
             return self.failed(error)
 
-    def ended(self, task: asyncio.Future[object]) -> object:
-        """Return what the task that `begin` made has come to."""
-        return self.failed(WrongAnswer("it cancelled itself")) if task.cancelled() else task.result()
-
-    def failed(self, cause: BaseException) -> PluginFailed:
+    def failed(self, cause: BaseException | str) -> PluginFailed:
         """Return the failure that tells about `cause`."""
-        said = isinstance(cause, HaloError | WrongAnswer)
+        hook, said = self.spec.__name__, isinstance(cause, str | HaloError | WrongAnswer)
         text = str(cause) if said else f"{type(cause).__name__}: {cause}"
-        message = f"plugin '{self.plugin}' failed in {self.hook}: " + text.strip().partition("\n")[0]
-        failure = PluginFailed(message, plugin=self.plugin, hook=self.hook, advice=getattr(cause, "advice", ""))
-        failure.__cause__ = cause
+        message = f"plugin '{self.plugin}' failed in {hook}: " + text.strip().partition("\n")[0]
+        failure = PluginFailed(message, plugin=self.plugin, hook=hook, advice=getattr(cause, "advice", ""))
+        failure.__cause__ = cause if isinstance(cause, BaseException) else None
         return failure
 
-    def late(self, limit: float) -> PluginFailed:
-        """Return the failure of a plugin that did not answer in time."""
-        return self.failed(WrongAnswer(f"it gave no answer within {limit:g} s"))
 
-
+@dataclass(eq=False)
 class Hooks:
     """Calls the hooks of the plugins in `manager`; every failure is logged and handed to `on_failure`.
 
@@ -122,24 +114,16 @@ class Hooks:
     `dropped` counts the notifications that each plugin missed because it was too slow.
     """
 
-    def __init__(
-        self,
-        manager: pluggy.PluginManager,
-        *,
-        on_failure: Callable[[PluginFailed], None],
-        strict: bool = False,
-        budget: float = BUDGET,
-    ) -> None:
-        self._manager = manager
-        self._on_failure = on_failure
-        self._strict = strict
-        self._budget = budget
-        self._log = logger("hooks")
-        self.dropped: Counter[str] = Counter()
-        self._mail: dict[str, asyncio.Queue[_Call]] = {}
-        self._posts: set[asyncio.Task[None]] = set()
-        self._left: dict[asyncio.Future[object], str] = {}
-        self._closed = False
+    manager: pluggy.PluginManager
+    _: KW_ONLY
+    on_failure: Callable[[PluginFailed], None]
+    strict: bool = False
+    budget: float = BUDGET
+    dropped: Counter[str] = field(default_factory=Counter[str], init=False)
+    _mail: dict[str, asyncio.Queue[_Call]] = field(default_factory=dict[str, asyncio.Queue[_Call]], init=False)
+    _posts: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]], init=False)
+    _left: dict[asyncio.Future[object], str] = field(default_factory=dict[asyncio.Future[object], str], init=False)
+    _closed: bool = field(default=False, init=False)
 
     @property
     def left_behind(self) -> Sequence[str]:
@@ -148,28 +132,19 @@ class Hooks:
 
     # collect
 
-    def collect(self, spec: Callable[P, Iterable[T]], *args: P.args, **kwargs: P.kwargs) -> list[tuple[str, T]]:
-        """Return what all plugins provide, with the plugin's name, ordered by it. Blocks; for code outside the loop."""
-        calls = self._calls(spec, args, kwargs)
-        answers: list[object] = []
-        for call in calls:
-            try:
-                answers.append(in_daemon_thread(call.name, call.provide).result(self._budget))
-            except TimeoutError:
-                answers.append(call.late(self._budget))
-        return self._provided(calls, answers)
-
     async def gather(self, spec: Collected[P, T], *args: P.args, **kwargs: P.kwargs) -> list[tuple[str, T]]:
-        """Return what all plugins provide, as `collect` does, without blocking the loop."""
-        calls = self._calls(spec, args, kwargs)
-        return self._provided(calls, await self._ask_all(calls, self._budget))
+        """Return what all plugins provide, with the plugin's name, ordered by it."""
+        return await self._gather(spec, args, kwargs)
 
     async def gather_all(self, spec: Collected[P, T], *args: P.args, **kwargs: P.kwargs) -> list[tuple[str, T]]:
         """Return what all plugins provide, or raise the first `PluginFailed` once all have been asked."""
-        calls = self._calls(spec, args, kwargs)
-        return self._provided(calls, await self._ask_all(calls, self._budget), strict=True)
+        return await self._gather(spec, args, kwargs, strict=True)
 
-    def _provided(self, calls: Sequence[_Call], answers: Sequence[object], *, strict: bool = False) -> list[Any]:
+    async def _gather(
+        self, spec: Spec, args: tuple[object, ...], kwargs: Mapping[str, object], *, strict: bool = False
+    ) -> list[Any]:
+        calls = self._calls(spec, args, kwargs)
+        answers = await self._ask_all(calls, self.budget)
         failures = self._blame(answers, strict=strict)
         given = [(call.plugin, answer) for call, answer in zip(calls, answers, strict=True) if answer not in failures]
         return [(plugin, item) for plugin, items in given for item in cast("list[object]", items)]
@@ -179,22 +154,22 @@ class Hooks:
     def notify(self, spec: Asked[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Tell all plugins, later and in order for each; nobody waits. A plugin that is too slow misses some."""
         for call in self._calls(spec, args, kwargs):
-            if self._closed or getattr(call.arguments.get("failure"), "hook", "") == call.hook:
+            if self._closed or getattr(call.arguments.get("failure"), "hook", "") == spec.__name__:
                 continue  # the failure of a failure's report would go round for ever
             if call.plugin not in self._mail:
                 queue = self._mail[call.plugin] = asyncio.Queue[_Call](QUEUE)
                 name, context = f"{call.plugin}.notifications", contextvars.Context()
-                self._posts.add(asyncio.create_task(self._deliver(queue), name=name, context=context))
+                self._posts.append(asyncio.create_task(self._deliver(queue), name=name, context=context))
             try:
                 self._mail[call.plugin].put_nowait(call)
             except asyncio.QueueFull:
                 self.dropped[call.plugin] += 1
                 if self.dropped[call.plugin] == 1:
-                    self._log.warning("a plugin is too slow to be told all", plugin=call.plugin, hook=call.hook)
+                    _log.warning("a plugin is too slow to be told all", plugin=call.plugin, hook=spec.__name__)
 
     async def _deliver(self, queue: asyncio.Queue[_Call]) -> None:
         while True:
-            answer = await self._try(await queue.get(), self._budget)
+            answer = await self._try(await queue.get(), self.budget)
             if isinstance(answer, PluginFailed):
                 self._report(answer)
             queue.task_done()
@@ -208,7 +183,7 @@ class Hooks:
     async def first(self, spec: Asked[P, T | None], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """Ask plugins in order until one answers. Raises `PluginFailed`, or the `HaloError` that a plugin raised."""
         for call in sorted(self._calls(spec, args, kwargs), key=lambda each: each.place):
-            answer = await self._try(call, self._budget)
+            answer = await self._try(call, self.budget)
             if isinstance(answer, PluginFailed) and isinstance(answer.__cause__, HaloError):
                 raise answer.__cause__  # a typed refusal is an answer, not a failure
             self._blame([answer], strict=True)
@@ -220,7 +195,7 @@ class Hooks:
         self, spec: Asked[P, Denial | Question | None], *args: P.args, **kwargs: P.kwargs
     ) -> Denial | Question | None:
         """Ask all plugins; return the first denial by name, else a failure as one, else a question, else None."""
-        answers = await self._ask_all(self._calls(spec, args, kwargs), self._budget)
+        answers = await self._ask_all(self._calls(spec, args, kwargs), self.budget)
         verdicts: list[Denial | Question] = [answer for answer in answers if isinstance(answer, Denial)]
         verdicts += [Denial(f"refused because {failure.message}") for failure in self._blame(answers)]
         verdicts += [answer for answer in answers if isinstance(answer, Question)]
@@ -237,9 +212,9 @@ class Hooks:
         for call in self._calls(spec, (value, *args), kwargs):
             name = _arguments(spec)[0]
             given = {key: value if key == name else each for key, each in call.arguments.items()}
-            answer = await self._try(replace(call, arguments=given), self._budget)
+            answer = await self._try(replace(call, arguments=given), self.budget)
             if not isinstance(answer, PluginFailed) and _rows(answer) != _rows(value):
-                answer = call.failed(WrongAnswer(f"it must keep the rows {_rows(value)} in their order"))
+                answer = call.failed(f"it must keep the rows {_rows(value)} in their order")
             if isinstance(answer, PluginFailed):
                 failures.append(answer)
             else:
@@ -253,21 +228,19 @@ class Hooks:
             await asyncio.wait_for(asyncio.gather(*(queue.join() for queue in self._mail.values())), CLOSE_BUDGET)
         for post in self._posts:
             post.cancel()
-        if self._posts:
-            await asyncio.wait(self._posts, timeout=GRACE)
+        await _wait(self._posts, GRACE)
         if self._left:
-            self._log.warning("plugin calls did not end when cancelled", calls=self.left_behind)
+            _log.warning("plugin calls did not end when cancelled", calls=self.left_behind)
 
     # one call
 
     def _calls(self, spec: Spec, args: tuple[object, ...], kwargs: Mapping[str, object]) -> list[_Call]:
-        caller: pluggy.HookCaller = getattr(self._manager.hook, spec.__name__)
+        caller: pluggy.HookCaller = getattr(self.manager.hook, spec.__name__)
         given = {**dict(zip(_arguments(spec), args, strict=False)), **kwargs}
         calls = [
             _Call(
                 plugin=each.plugin_name,
                 spec=spec,
-                hook=spec.__name__,
                 place=each.trylast - each.tryfirst,
                 function=each.function,
                 arguments={name: _seen(given[name], each.plugin_name) for name in each.argnames},
@@ -287,7 +260,13 @@ class Hooks:
         finally:  # those that are not done are late, or the caller was cancelled
             late = [self._leave(call, task) for call, task in asked if not task.done()]
         await _wait(late, GRACE)
-        return [call.late(limit) if task in late else call.ended(task) for call, task in asked]
+
+        def answer(call: _Call, task: asyncio.Future[object]) -> object:
+            if task in late:
+                return call.failed(f"it gave no answer within {limit:g} s")
+            return call.failed("it cancelled itself") if task.cancelled() else task.result()
+
+        return [answer(*each) for each in asked]
 
     def _leave(self, call: _Call, task: asyncio.Future[object]) -> asyncio.Future[object]:
         """Cancel a call, and list its name for as long as it does not end."""
@@ -299,23 +278,23 @@ class Hooks:
     # failures
 
     def _report(self, failure: PluginFailed) -> None:
-        self._log.warning(failure.message, plugin=failure.plugin, hook=failure.hook, exc_info=failure.__cause__)
+        _log.warning(failure.message, plugin=failure.plugin, hook=failure.hook, exc_info=failure.__cause__)
         try:
-            self._on_failure(failure)
+            self.on_failure(failure)
         except Exception:
-            self._log.exception("reporting a plugin's failure failed", plugin=failure.plugin)
+            _log.exception("reporting a plugin's failure failed", plugin=failure.plugin)
 
     def _blame(self, answers: Iterable[object], *, strict: bool = False) -> list[PluginFailed]:
         """Report the failures among some answers and return them, or raise the first."""
         failures = [answer for answer in answers if isinstance(answer, PluginFailed)]
         for failure in failures:
             self._report(failure)
-        if failures and (strict or self._strict):
+        if failures and (strict or self.strict):
             raise failures[0]
         return failures
 
 
-async def _wait(tasks: Sequence[asyncio.Future[object]], limit: float) -> None:
+async def _wait(tasks: Collection[asyncio.Future[Any]], limit: float) -> None:
     if tasks:
         await asyncio.wait(tasks, timeout=limit)
 

@@ -8,23 +8,23 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from importlib.metadata import Distribution, EntryPoint
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, Unpack
 
 import pluggy
+from msgspec.structs import asdict, replace
 
 from . import __version__, hookspecs
 from .errors import HaloError, PluginFailed
 from .hooks import in_daemon_thread
 from .log import logger
 from .manifests import Manifest, read_manifest, suggest
+from .settings import PluginSettings
 from .sites import find_distributions
 
 GROUP = "halo.plugins"
 IMPORT_BUDGET = 10.0
 Names = Collection[str]
-_NO_MANIFEST = Manifest(kernel="")
 _OURS = os.path.dirname(__file__) + os.sep
 PluginState = Literal["loaded", "degraded", "disabled", "incompatible", "failed", "missing"]
 
@@ -43,37 +43,31 @@ class Wanted(TypedDict, total=False):
     strict: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plugin:
-    """A plugin as lists show it: what became of it, why, and what to do about it.
+class Plugin(Manifest, frozen=True, kw_only=True):
+    """A plugin as lists show it: what it says about itself, what became of it, why, and what to do about it.
 
     `loaded`; `degraded` (loaded, and a hook of it failed); `disabled` (by a setting or an option); `incompatible`
-    (wants another kernel); `failed`; `missing` (asked for, not installed). `entry` loads it, unless this process did.
-    `hooks` are those it implements, `seconds` what its import took.
+    (wants another kernel); `failed`; `missing` (asked for, not installed). `entry` is the value of its entry point,
+    empty for an object of this process. `hooks` are those it implements, `seconds` what its import took.
     """
 
+    kernel: str = ""
     name: str
     distribution: str = ""
     version: str = ""
+    entry: str = ""
     state: PluginState = "loaded"
     reason: str = ""
     advice: str = ""
-    manifest: Manifest = _NO_MANIFEST
-    entry: EntryPoint | None = None
-    hooks: Sequence[str] = ()
+    hooks: tuple[str, ...] = ()
     seconds: float = 0.0
 
     @property
-    def capabilities(self) -> Sequence[str]:
-        """What it says that it may reach."""
-        return self.manifest.capabilities
+    def package(self) -> str:
+        """The package that it is imported from."""
+        return self.entry.partition(":")[0].partition(".")[0]
 
-    @property
-    def pages(self) -> Sequence[str]:
-        """The paths of its pages, the first being its own."""
-        return self.manifest.pages
-
-    def stopped(self, reason: str, advice: str = "", state: PluginState = "failed") -> Plugin:
+    def stopped(self, reason: str, advice: str, state: PluginState = "failed") -> Plugin:
         """Return this plugin as one that did not get past a step."""
         return replace(self, state=state, reason=reason, advice=advice)
 
@@ -95,34 +89,22 @@ class Plugins:
 
     def discover(self) -> Sequence[Plugin]:
         """Return what is installed, checked as far as that goes without importing anything."""
-        return self._checked(lambda plugin: plugin)
+        return self._checked(PluginSettings(), {})
 
-    def load(
-        self,
-        *,
-        without: Names = (),
-        only: Names | None = None,
-        require_enable: bool = False,
-        enabled: Names = (),
-        disabled: Names = (),
-        extra: Mapping[str, object] | None = None,
-        discover: bool = True,
-        strict: bool = False,
-    ) -> None:
+    def load(self, settings: PluginSettings | None = None, **wanted: Unpack[Wanted]) -> None:
         """Load what is installed and wanted, after the objects of this process in `extra`, by name.
 
         Never raises for a broken plugin, unless `strict`: then the first is raised as `PluginFailed`.
         """
-        own = extra or {}
-        for name, module in own.items():
-            plugin = Plugin(name=name, distribution="halo-kernel", version=__version__)
-            self._keep(self._registered(plugin, module), strict)
-        needed = enabled if require_enable else None
-        found = self._checked(lambda each: _refused(each, own, without, only, needed, disabled)) if discover else ()
-        for plugin in found:
+        chosen, strict, without = settings or PluginSettings(), wanted.get("strict", False), wanted.get("without", ())
+        for name, module in wanted.get("extra", {}).items():
+            self._keep(
+                self._registered(Plugin(name=name, distribution="halo-kernel", version=__version__), module), strict
+            )
+        for plugin in self._checked(chosen, wanted) if wanted.get("discover", True) else ():
             self._keep(self._loaded(plugin), strict)
         known = {row.name for row in self._rows}
-        for name in sorted({*(only or ()), *enabled} - known):
+        for name in sorted({*(wanted.get("only") or ()), *chosen.enabled} - known):
             reason = f"asked for and not installed{suggest(name, known)}"
             self._keep(Plugin(name=name).stopped(reason, f"pip install halo-{name}", "missing"), strict)
         for name in sorted(set(without) - known):
@@ -140,54 +122,52 @@ class Plugins:
 
     # before the import
 
-    def _checked(self, refusal: Callable[[Plugin], Plugin]) -> Sequence[Plugin]:
+    def _checked(self, settings: PluginSettings, wanted: Wanted) -> Sequence[Plugin]:
         """Return what is installed, stopped where it is unwanted, incompatible, or claims what another claims too."""
-        single = _without_clashes(list(map(refusal, self._found())), "the plugin name", lambda plugin: (plugin.name,))
-        described = [_described(each) if each.state == "loaded" else each for each in single]
-        apart = _without_clashes(described, "the path prefix", lambda plugin: plugin.manifest.prefixes)
-        return _without_clashes(apart, "the page", lambda plugin: plugin.manifest.pages)
-
-    def _found(self) -> Sequence[Plugin]:
-        """Return the claims of all distributions, of each the copy that comes first on the path."""
-        found = find_distributions(GROUP, sys.path if self._path is None else self._path)
-        return [each for name in sorted(found) for each in _claims(found[name])]
+        distributions = find_distributions(GROUP, sys.path if self._path is None else self._path)
+        claims = [each for name in sorted(distributions) for each in _claims(distributions[name])]
+        found: Sequence[Plugin] = [_described(_refused(each, settings, wanted)) for each in claims]
+        for what, claimed in _SINGLE.items():
+            found = _without_clashes(found, what, claimed)
+        return found
 
     # import, check, register
 
     def _loaded(self, plugin: Plugin) -> Plugin:
-        entry = plugin.entry
-        if plugin.state != "loaded" or entry is None:
+        if plugin.state != "loaded":
             return plugin
-        for warning in plugin.manifest.unknown:
+        for warning in plugin.unknown:
             self._log.warning(warning, plugin=plugin.name)
 
         def attempt() -> tuple[object, BaseException | None]:
             try:
-                return entry.load(), None
+                return EntryPoint(plugin.name, plugin.entry, GROUP).load(), None
             except BaseException as error:
                 return None, error
 
         began = time.perf_counter()
         try:
-            module, error = in_daemon_thread(f"import {entry.module}", attempt).result(self._budget)
+            module, error = in_daemon_thread(f"import {plugin.package}", attempt).result(self._budget)
         except TimeoutError:
             reason = f"its import took longer than {self._budget:g} s"
             return plugin.stopped(reason, f"start without it: --without {plugin.name}")
         if error is not None:
             self._log.debug("import failed", plugin=plugin.name, exc_info=error)
-            return plugin.stopped(*(_lacking(plugin, error) or _import_failure(plugin, error)))
+            reason = f"its import failed: {type(error).__name__}: {error}{_place(error)}"
+            advice = f"install {plugin.distribution} again, or start without it: --without {plugin.name}"
+            return plugin.stopped(*(_lacking(plugin, error) or (reason, advice)))
         return self._registered(replace(plugin, seconds=time.perf_counter() - began), module)
 
     def _registered(self, plugin: Plugin, module: object) -> Plugin:
         try:
-            for function, fault in self._faults(module, plugin.manifest.optional_hooks):
+            for function, fault in self._faults(module, plugin.optional_hooks):
                 advice = f"if it needs a newer kernel than {__version__}: pip install --upgrade halo-kernel"
                 return plugin.stopped(fault + _place(None, function), advice)
             self.manager.register(module, name=plugin.name)
             callers = self.manager.get_hookcallers(module) or ()
         except Exception as error:
             return plugin.stopped(f"it cannot be registered: {error}", f"start without it: --without {plugin.name}")
-        return replace(plugin, hooks=sorted(caller.name for caller in callers))
+        return replace(plugin, hooks=tuple(sorted(caller.name for caller in callers)))
 
     def _faults(self, module: object, optional: Names) -> Iterator[tuple[Callable[..., object], str]]:
         """Yield the implementations that no specification allows, and why."""
@@ -216,19 +196,25 @@ class Plugins:
             raise PluginFailed(message, **whose, hook="load", advice=plugin.advice)
 
 
-def _refused(
-    plugin: Plugin, own: Names, without: Names, only: Names | None, enabled: Names | None, disabled: Names
-) -> Plugin:
+_SINGLE: Mapping[str, Callable[[Plugin], Names]] = {
+    "the plugin name": lambda plugin: (plugin.name,),
+    "the path prefix": lambda plugin: plugin.prefixes,
+    "the page": lambda plugin: plugin.pages,
+}
+
+
+def _refused(plugin: Plugin, settings: PluginSettings, wanted: Wanted) -> Plugin:
     """Return a plugin as it is, or stopped by what this process provides or a person wants."""
-    name, enable = plugin.name, f"halo plugins enable {plugin.name}"
-    if name in own:
+    name, only, enable = plugin.name, wanted.get("only"), f"halo plugins enable {plugin.name}"
+    if name in wanted.get("extra", ()):
         reason = f"{plugin.distribution} claims the name {name}, which this process itself provides"
         return plugin.stopped(reason, f"pip uninstall {plugin.distribution}")
+    needed = settings.enabled if settings.require_enable else (name,)
     rules = (
-        (name in without, "left out by --without", f"start without the option --without {name}"),
+        (name in wanted.get("without", ()), "left out by --without", f"start without the option --without {name}"),
         (only is not None and name not in only, "not named by HALO_PLUGINS", f"add {name} to HALO_PLUGINS"),
-        (name in disabled, "disabled by the setting plugins.disabled", enable),
-        (enabled is not None and name not in enabled, "not enabled, as plugins.require_enable asks for", enable),
+        (name in settings.disabled, "disabled by the setting plugins.disabled", enable),
+        (name not in needed, "not enabled, as plugins.require_enable asks for", enable),
     )
     broken = (plugin.stopped(reason, advice, "disabled") for breaks, reason, advice in rules if breaks)
     return next(broken, plugin)
@@ -238,20 +224,22 @@ def _claims(distribution: Distribution) -> Sequence[Plugin]:
     plugin = Plugin(name=distribution.name, distribution=distribution.name, version=distribution.version)
     try:
         entries = distribution.entry_points.select(group=GROUP)
-        return [replace(plugin, name=entry.name, entry=entry) for entry in entries]
+        return [replace(plugin, name=entry.name, entry=entry.value) for entry in entries]
     except Exception as error:
         return [plugin.stopped(f"its metadata cannot be read: {error}", "install it again")]
 
 
 def _described(plugin: Plugin) -> Plugin:
-    """Return a plugin with what its `halo.toml` says."""
+    """Return a plugin that nothing has stopped with what its `halo.toml` says."""
+    if plugin.state != "loaded":
+        return plugin
     try:
-        manifest = read_manifest(plugin.entry.module if plugin.entry else "")
+        manifest = read_manifest(plugin.package)
     except Exception as error:  # finders of other packages run here
         reason = error.message if isinstance(error, HaloError) else f"its halo.toml cannot be read: {error}"
         return plugin.stopped(reason, getattr(error, "advice", "") or "install it again")
     if manifest.allows(__version__):
-        return replace(plugin, manifest=manifest)
+        return replace(plugin, **asdict(manifest))
     reason = f"needs halo-kernel {manifest.kernel}, and this is {__version__}"
     return plugin.stopped(reason, f"pip install --upgrade {plugin.distribution} halo-kernel", "incompatible")
 
@@ -271,15 +259,9 @@ def _without_clashes(found: Sequence[Plugin], what: str, claims: Callable[[Plugi
     return [judged(each) for each in found]
 
 
-def _import_failure(plugin: Plugin, error: BaseException) -> tuple[str, str]:
-    reason = f"its import failed: {type(error).__name__}: {error}{_place(error)}"
-    return reason, f"install {plugin.distribution} again, or start without it: --without {plugin.name}"
-
-
 def _lacking(plugin: Plugin, error: BaseException | None) -> tuple[str, str] | None:
     """Return what to install when an error says that somebody else's module is missing."""
-    own = plugin.entry.module.partition(".")[0] if plugin.entry else ""
-    if not isinstance(error, ModuleNotFoundError) or not error.name or error.name.partition(".")[0] == own:
+    if not isinstance(error, ModuleNotFoundError) or (error.name or "").partition(".")[0] in ("", plugin.package):
         return None
     command = f"pip install {plugin.distribution}"
     return f"needs {error.name}: {command}", command

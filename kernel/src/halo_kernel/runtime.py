@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from msgspec.structs import asdict
-
 from . import contracts, hookspecs
 from .blobs import Blobs
 from .channels import Accounts
@@ -146,10 +144,10 @@ class Kernel:
             wanted.setdefault("only", names.replace(",", " ").split())
         plugins, strict = Plugins(), wanted.get("strict", False)
         wanted["extra"] = {_ENGINE: _engine(), **wanted.get("extra", {})}
-        plugins.load(**asdict(bare.of(PluginSettings)), **wanted)
+        plugins.load(bare.of(PluginSettings), **wanted)
         kernel = cls(home, clock=clock or SystemClock(), plugins=plugins, settings=bare, strict=strict)
         kernel.stopping = stopping or kernel.stopping
-        sections = kernel.hooks.collect(hookspecs.provide_settings)
+        sections = await kernel.hooks.gather(hookspecs.provide_settings)
         kernel.settings = load_settings(home, [*_SECTIONS, *sections], environment)
         try:
             await kernel._compose(embedded)
@@ -167,8 +165,10 @@ class Kernel:
 
     async def _compose(self, embedded: bool) -> None:
         settings, hooks = self.settings, self.hooks
-        storage = _chosen([engine for _, engine in hooks.collect(hookspecs.provide_storage, settings=settings)])
-        self._models = Models(hooks.collect(hookspecs.provide_models, settings=settings), settings.of(ModelSettings))
+        engines = await hooks.gather(hookspecs.provide_storage, settings=settings)
+        storage = _chosen([engine for _, engine in engines])
+        models = await hooks.gather(hookspecs.provide_models, settings=settings)
+        self._models = Models(models, settings.of(ModelSettings))
         self.data = Data(storage, self.home, self._folder)
         registry = await self.data.open_home()
         self._blobs = Blobs(self._folder)

@@ -17,6 +17,7 @@ from ..credentials import LINK_LIFE, Links
 from ..doctor import examine
 from ..errors import BadInput, Conflict, NotFound, PluginFailed, Unauthorized
 from ..log import logger
+from ..plugins import Plugin
 from ..presence import Presence
 from ..records import OPERATOR, Exchange, HealthCheck, Offer, Principal, Reply, Route
 from ..runtime import Kernel
@@ -24,20 +25,6 @@ from ..settings import ServerSettings
 from .settings import SettingsDesk
 
 _LOCAL_PATH = re.compile(r"/(?![/\\])[^\x00-\x1f\\]*")
-
-
-class PluginStatus(Struct, frozen=True, kw_only=True):
-    """A plugin as lists show it. `seconds` is what its import took."""
-
-    name: str
-    distribution: str
-    version: str
-    state: str
-    reason: str
-    advice: str
-    hooks: tuple[str, ...]
-    capabilities: tuple[str, ...]
-    seconds: float
 
 
 class ServerStatus(Struct, frozen=True, kw_only=True):
@@ -50,7 +37,7 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
     started: int
     uptime: float
     embedded: bool
-    plugins: tuple[PluginStatus, ...]
+    plugins: tuple[Plugin, ...]
 
 
 class Health(Struct, frozen=True, kw_only=True):

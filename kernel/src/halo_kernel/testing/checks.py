@@ -31,16 +31,16 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 def judge(plugin: Plugin) -> Verdict:
     """Return what is wrong with a plugin of this process, after it was loaded."""
-    owner = plugin.entry.dist if plugin.entry else None
+    owner = distribution(plugin.distribution) if plugin.entry else None
     faults = [] if plugin.state == "loaded" else [plugin.reason]
     return Verdict(
         name=plugin.name,
         distribution=plugin.distribution,
         version=plugin.version,
         faults=(*faults, *(_unmet(owner, set()) if owner else ())),
-        remarks=(*plugin.manifest.unknown, *(_strange_imports(plugin, owner) if owner else ())),
-        hooks=tuple(plugin.hooks),
-        capabilities=tuple(plugin.capabilities),
+        remarks=(*plugin.unknown, *(_strange_imports(plugin, owner) if owner else ())),
+        hooks=plugin.hooks,
+        capabilities=plugin.capabilities,
         seconds=plugin.seconds,
     )
 
@@ -64,7 +64,7 @@ def _unmet(owner: Distribution, seen: set[str]) -> Iterator[str]:
 
 def _strange_imports(plugin: Plugin, owner: Distribution) -> Iterator[str]:
     """Yield the imports of a plugin's modules that break a rule, with file and line."""
-    package = plugin.entry.module.partition(".")[0] if plugin.entry else ""
+    package = plugin.package
     spec = find_spec(package)
     declared = {normal_name(Requirement(each).name) for each in owner.requires or ()} | {normal_name(owner.name)}
     owners = packages_distributions()
@@ -73,7 +73,7 @@ def _strange_imports(plugin: Plugin, owner: Distribution) -> Iterator[str]:
             for line, name in _imports(path):
                 top = name.partition(".")[0]
                 sources = {normal_name(each) for each in (*owners.get(top, ()), top)}
-                if top == package and plugin.manifest.reload == "live":
+                if top == package and plugin.reload == "live":
                     yield f"{path}:{line}: imports {name} by its full name; a plugin imports its own modules relatively"
                 elif top == "halo_kernel" and name != top:
                     yield f"{path}:{line}: imports {name}; what is public are the names of halo_kernel itself"
