@@ -230,7 +230,7 @@ async def play(journal: list[Step]) -> tuple[MemoryTx, History, View]:
         for event in told:
             history.apply(event)
             view.apply(event)
-        assert history.messages() == joined(history), "what is kept of the last call is what it would be anew"
+        assert history.messages() == joined(history), "neighbours of one side are one message"
     return tx, history, view
 
 

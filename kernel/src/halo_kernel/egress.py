@@ -61,9 +61,7 @@ async def look_up(host: str) -> Iterable[str]:
 class Egress:
     """See `contracts.Egress`. `allow` gives the setting's entries as they are now."""
 
-    def __init__(
-        self, allow: Callable[[], Sequence[str]], look_up: Callable[[str], Awaitable[Iterable[str]]] = look_up
-    ):
+    def __init__(self, allow: Callable[[], Sequence[str]], look_up: LookUp = look_up) -> None:
         self._allow = allow
         self._look_up = look_up
 
@@ -110,15 +108,12 @@ class _Resolver:
 
     async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> list[dict[str, Any]]:
         fixed = {"hostname": host, "port": port, "proto": 0, "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV}
-        found = [(each.ip, _family(each.ip)) for each in await self._egress.resolve(host, port)]
-        return [{**fixed, "host": ip, "family": its} for ip, its in found if family in (socket.AF_UNSPEC, its)]
+        ips = [each.ip for each in await self._egress.resolve(host, port)]
+        found = [{**fixed, "host": ip, "family": socket.AF_INET6 if ":" in ip else socket.AF_INET} for ip in ips]
+        return [each for each in found if family in (socket.AF_UNSPEC, each["family"])]
 
     async def close(self) -> None:
         """Nothing to close."""
-
-
-def _family(ip: str) -> int:
-    return socket.AF_INET6 if ":" in ip else socket.AF_INET
 
 
 def _unwrapped(text: str) -> IP:

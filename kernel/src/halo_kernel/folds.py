@@ -6,11 +6,9 @@ and a state that was stored and read again goes on as if it had not been.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,8 +17,6 @@ from . import records
 
 VERSION = 1  # of both folds: a stored state counts only for the version that made it
 CUT_MARKER = "[reply cut off here]"
-_seq_of = attrgetter("seq")
-_side_of = attrgetter("assistant")
 
 
 class Piece(Struct, frozen=True, array_like=True):
@@ -33,16 +29,11 @@ class Piece(Struct, frozen=True, array_like=True):
     last: int
 
 
-@dataclass
-class History:
+class History(Struct):
     """The conversation as the model is shown it, before `repair`, and the digest of the context before it."""
 
-    pieces: list[Piece] = field(default_factory=list["Piece"])
+    pieces: list[Piece] = []
     digest: str = ""
-
-    def __post_init__(self) -> None:
-        self._joined: list[records.Message] = []  # of the first `_taken` pieces
-        self._taken = 0
 
     def apply(self, event: records.Event) -> None:
         """Take the next event."""
@@ -61,7 +52,6 @@ class History:
                 self._cut(event.seq, event.body)
             case records.ContextErased(start=start, end=end):
                 self.pieces = [piece for piece in self.pieces if piece.last < start or piece.first > end]
-                self.__post_init__()
             case _:
                 pass
 
@@ -70,23 +60,19 @@ class History:
 
     def _cut(self, seq: int, cut: records.ContextCut) -> None:
         end = min(cut.end, seq)
-        first = bisect_left(self.pieces, cut.start, key=_seq_of)
-        behind = bisect_right(self.pieces, end, key=_seq_of)
         if cut.start <= end:
-            stand_in = [Piece(end, False, (records.Text(cut.replacement),), cut.start, seq)] if cut.replacement else []
-            self.pieces[first:behind] = stand_in
-            self.__post_init__()
+            stand_in = Piece(end, False, (records.Text(cut.replacement),), cut.start, seq)
+            before = [piece for piece in self.pieces if piece.seq < cut.start]
+            behind = [piece for piece in self.pieces if piece.seq > end]
+            self.pieces = [*before, *([stand_in] if cut.replacement else []), *behind]
 
     def messages(self) -> tuple[records.Message, ...]:
-        """Return the pieces as messages, neighbours of one side joined; those of the last call are only added to."""
-        for assistant, run in groupby(self.pieces[self._taken :], key=_side_of):
+        """Return the pieces as messages, neighbours of one side joined."""
+        found: list[records.Message] = []
+        for assistant, run in groupby(self.pieces, key=attrgetter("assistant")):
             blocks = tuple(block for piece in run for block in piece.content)
-            role: Literal["assistant", "user"] = "assistant" if assistant else "user"
-            if self._joined and self._joined[-1].role == role:
-                blocks = self._joined.pop().content + blocks
-            self._joined.append(records.Message(role, blocks))
-        self._taken = len(self.pieces)
-        return tuple(self._joined)
+            found.append(records.Message("assistant" if assistant else "user", blocks))
+        return tuple(found)
 
 
 class Item(Struct, frozen=True, kw_only=True):

@@ -9,21 +9,12 @@ from itertools import takewhile
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from . import records
 from .contracts import Row, Tx
 from .errors import BadInput, QueueFull, SessionClosed
 from .journal import find, journal_of, last_answer, make_cursor
 from .outbox import take_pointer
 from .questions import pending
-from .records import (
-    Access,
-    Incoming,
-    InputAdded,
-    Mode,
-    PreparedInput,
-    Receipt,
-    TurnEnded,
-    TurnResult,
-)
 from .records.storable import storable_text
 from .tables import insert, select
 
@@ -36,8 +27,8 @@ class Waiting(Struct, frozen=True, kw_only=True):
     row: int
     key: str
     at: int
-    mode: Mode
-    access: Access
+    mode: records.Mode
+    access: records.Access
     principal: str
     principal_kind: str
     text: str
@@ -49,7 +40,7 @@ class Waiting(Struct, frozen=True, kw_only=True):
         return (self.access, self.principal_kind) == (other.access, other.principal_kind)
 
 
-def check(message: Incoming) -> None:
+def check(message: records.Incoming) -> None:
     """Raise `BadInput` for a message that no session takes."""
     if not message.text.strip():
         raise BadInput("text must not be empty", field="text")
@@ -64,8 +55,8 @@ def check(message: Incoming) -> None:
 
 
 def accept(
-    tx: Tx, session: str, message: Incoming, *, key: str, at: int, access: Access, cap: int
-) -> tuple[Receipt, bool]:
+    tx: Tx, session: str, message: records.Incoming, *, key: str, at: int, access: records.Access, cap: int
+) -> tuple[records.Receipt, bool]:
     """Write the message and return its receipt and True; a key that was seen before gives the first receipt and False.
 
     A key is its sender's own: other principals' keys are other keys, whatever they say.
@@ -93,21 +84,21 @@ def accept(
 
 
 def _refuse(tx: Tx, session: str, cap: int) -> None:
-    row = tx.one("SELECT archived_at, deleted_at FROM sessions WHERE id = ?", (session,))
-    if row is None or row[1] is not None:
+    count = "SELECT count(*) FROM inbox WHERE session = sessions.id AND state = 'waiting'"
+    row = tx.one(f"SELECT archived_at, ({count}) FROM sessions WHERE id = ? AND deleted_at IS NULL", (session,))
+    if row is None:
         raise SessionClosed(f"session {session} does not exist any more")
     if row[0] is not None:
         raise SessionClosed(f"session {session} is archived", advice="start a new session")
-    count = tx.one("SELECT count(*) FROM inbox WHERE session = ? AND state = 'waiting'", (session,))
-    if count is not None and int(count[0]) >= cap:
+    if int(row[1]) >= cap:
         raise QueueFull(f"session {session} has {cap} waiting messages already", advice="send again later")
 
 
-def _receipt(tx: Tx, row: Row) -> Receipt:
+def _receipt(tx: Tx, row: Row) -> records.Receipt:
     session, number, key, at, head = row
     journal, _ = journal_of(tx, session)
     cursor, question = make_cursor(journal, head), pending(tx, session)
-    return Receipt(session=session, row=number, key=key, at=at, cursor=cursor, question=question)
+    return records.Receipt(session=session, row=number, key=key, at=at, cursor=cursor, question=question)
 
 
 def waiting(tx: Tx, session: str) -> list[Waiting]:
@@ -120,7 +111,7 @@ def consumed_by(tx: Tx, session: str, turn: str) -> list[Waiting]:
     return select(tx, Waiting, "inbox WHERE session = ? AND turn = ? ORDER BY id", (session, turn), row="id")
 
 
-def prepared(row: Waiting) -> PreparedInput:
+def prepared(row: Waiting) -> records.PreparedInput:
     """Return a row as it goes into the history, before any plugin has changed it.
 
     Of what came through a channel the model is told who wrote it, and where.
@@ -129,12 +120,12 @@ def prepared(row: Waiting) -> PreparedInput:
     where = f" | thread: {thread[0]}" if row.route and thread[0] else ""
     head = f"[channel: {channel} | user: {row.principal.rpartition(':')[2]}{where}]\n" if row.route else ""
     stamp = datetime.fromtimestamp(row.at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return PreparedInput(row=row.row, text=row.text, content=head + row.text, sender=row.principal, stamp=stamp)
+    return records.PreparedInput(row=row.row, text=row.text, content=head + row.text, sender=row.principal, stamp=stamp)
 
 
-def input_of(row: Waiting, ready: PreparedInput) -> InputAdded:
+def input_of(row: Waiting, ready: records.PreparedInput) -> records.InputAdded:
     """Return the event that a row becomes."""
-    return InputAdded(**asdict(replace(ready, row=row.row)), key=row.key, cause=row.cause)
+    return records.InputAdded(**asdict(replace(ready, row=row.row)), key=row.key, cause=row.cause)
 
 
 def next_batch(rows: Sequence[Waiting]) -> list[Waiting]:
@@ -162,33 +153,31 @@ def gave_way(tx: Tx, session: str) -> str:
     """Return the last turn if it gave way to newer input and none has begun since, else ''."""
     where = "kind IN ('turn.started', 'turn.ended') ORDER BY seq DESC LIMIT 1"
     last = ((event.turn, event.body) for event in find(tx, session, where))
-    return next((turn for turn, body in last if isinstance(body, TurnEnded) and body.outcome == "yielded"), "")
+    return next((turn for turn, body in last if isinstance(body, records.TurnEnded) and body.outcome == "yielded"), "")
 
 
 def withdraw(tx: Tx, session: str, row: int) -> bool:
     """Settle a waiting row of the session as cancelled; false when a turn has consumed it."""
-    done = tx.one(
-        "UPDATE inbox SET state = 'cancelled', owed = 0"
-        " WHERE id = ? AND session = ? AND state = 'waiting' RETURNING id",
-        (row, session),
-    )
-    return done is not None
+    which = "id = ? AND session = ? AND state = 'waiting' RETURNING id"
+    return tx.one(f"UPDATE inbox SET state = 'cancelled', owed = 0 WHERE {which}", (row, session)) is not None
 
 
-def result_of(tx: Tx, row: int) -> TurnResult | None:
+def result_of(tx: Tx, row: int) -> records.TurnResult | None:
     """Return how the turn that answers `row` ended, None while it has not."""
     found = tx.one("SELECT session, state, turn, head FROM inbox WHERE id = ?", (row,))
     if found is None or found[1] == "waiting":
         return None
     session, state, turn, head = found
     if state != "consumed":
-        return TurnResult(session=session, turn="", outcome="cancelled")
+        return records.TurnResult(session=session, turn="", outcome="cancelled")
     first = "SELECT min(seq) FROM events WHERE session = ? AND seq > ? AND turn = ?"
     for event in find(tx, session, f"kind = 'turn.ended' AND seq >= ({first}) ORDER BY seq", session, head, turn):
         match event.body:
-            case TurnEnded(outcome=outcome, error=error, kind=kind) if outcome != "yielded":
+            case records.TurnEnded(outcome=outcome, error=error, kind=kind) if outcome != "yielded":
                 text = last_answer(tx, session, turn=event.turn)
-                return TurnResult(session=session, turn=event.turn, outcome=outcome, text=text, error=error, kind=kind)
+                return records.TurnResult(
+                    session=session, turn=event.turn, outcome=outcome, text=text, error=error, kind=kind
+                )
             case _:
                 pass
     return None

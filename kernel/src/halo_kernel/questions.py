@@ -8,35 +8,24 @@ from typing import Literal
 
 import msgspec
 
+from . import records
 from .access import fold_access
 from .contracts import Tx, Value
 from .errors import Conflict, Forbidden, NotFound
 from .journal import append
-from .records import (
-    Access,
-    Answer,
-    Event,
-    Principal,
-    Question,
-    QuestionAsked,
-    QuestionInfo,
-    QuestionSettled,
-    ToolCall,
-)
 from .tables import insert, select
 
 Asker = Literal["guard", "tool", "model"]
 _End = Literal["approved", "denied", "expired"]
-_SUPERSEDED = "superseded by a newer message"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pending:
     """A question on its way into the journal: who asks it, about which call (None: the model call itself)."""
 
-    question: Question
+    question: records.Question
     asker: Asker
-    call: ToolCall | None
+    call: records.ToolCall | None
 
 
 class Paused(Exception):
@@ -47,9 +36,9 @@ class Paused(Exception):
         self.pending = pending
 
 
-def ask(tx: Tx, session: str, pending: Pending, *, turn: str, access: Access, at: int) -> QuestionAsked:
+def ask(tx: Tx, session: str, pending: Pending, *, turn: str, access: records.Access, at: int) -> records.QuestionAsked:
     """Store a question, pause its turn, and return the event that tells of it. `access` is the call's level."""
-    question, call = pending.question, pending.call or ToolCall("", "", {})
+    question, call = pending.question, pending.call or records.ToolCall("", "", {})
     ends = at + question.expires_in * 1000
     told = {"call": call.id, "tool": call.name, "text": question.text, "expires_at": ends}
     who = {"session": session, "turn": turn, "asker": pending.asker, "access": question.access or access}
@@ -58,7 +47,7 @@ def ask(tx: Tx, session: str, pending: Pending, *, turn: str, access: Access, at
     row = insert(tx, "questions", {**who, **told, **texts, "asked_at": at}, more="RETURNING id")
     assert row is not None
     tx.execute("UPDATE runs SET waiting = 1 WHERE session = ?", (session,))
-    return msgspec.convert({**told, "question": row[0], "options": question.options}, QuestionAsked)
+    return msgspec.convert({**told, "question": row[0], "options": question.options}, records.QuestionAsked)
 
 
 def pending(tx: Tx, session: str) -> int | None:
@@ -68,8 +57,8 @@ def pending(tx: Tx, session: str) -> int | None:
 
 
 def answer(
-    tx: Tx, number: int, principal: Principal, *, approved: bool, text: str, at: int
-) -> tuple[QuestionInfo, tuple[Event, ...]]:
+    tx: Tx, number: int, principal: records.Principal, *, approved: bool, text: str, at: int
+) -> tuple[records.QuestionInfo, tuple[records.Event, ...]]:
     """Settle a question by its one answer, and return it with what was journaled.
 
     Raises `NotFound`, `Forbidden` for who may not do what the call would, `Conflict` for one that is settled.
@@ -87,33 +76,35 @@ def answer(
 
 def _settle(
     tx: Tx, where: str, value: str | int, *, state: _End, text: str = "", by: str = "", at: int
-) -> tuple[Event, ...]:
+) -> tuple[records.Event, ...]:
     """Settle the pending questions that `where` tells and journal it; what is settled stays as it is."""
     rows = tx.execute(
         f"UPDATE questions SET state = ?, answer = ?, answered_by = ? WHERE state = 'pending' AND {where}"
         " RETURNING id, session, turn, call",
         (state, text, by, value),
     )
-    events: list[Event] = []
+    events: list[records.Event] = []
     for number, session, turn, call in rows:
-        body = QuestionSettled(question=number, call=call, state=state, text=text, by=by)
+        body = records.QuestionSettled(question=number, call=call, state=state, text=text, by=by)
         events += append(tx, session, [body], at=at, turn=turn)
     return tuple(events)
 
 
-def supersede(tx: Tx, session: str, *, at: int, why: str = _SUPERSEDED) -> tuple[Event, ...]:
+def supersede(
+    tx: Tx, session: str, *, at: int, why: str = "superseded by a newer message"
+) -> tuple[records.Event, ...]:
     """Deny the open question of a session because something else goes first."""
     return _settle(tx, "session = ?", session, state="denied", text=why, at=at)
 
 
-def expire(tx: Tx, *, now: int) -> tuple[tuple[Event, ...], int | None]:
+def expire(tx: Tx, *, now: int) -> tuple[tuple[records.Event, ...], int | None]:
     """Settle every question whose time is over; return what was journaled, and when the next one ends."""
     events = _settle(tx, "expires_at <= ?", now, state="expired", at=now)
     (later,) = tx.one("SELECT min(expires_at) FROM questions WHERE state = 'pending'") or (None,)
     return events, later
 
 
-def answers(tx: Tx, session: str, turn: str) -> dict[tuple[str, Asker], Answer]:
+def answers(tx: Tx, session: str, turn: str) -> dict[tuple[str, Asker], records.Answer]:
     """Return the last answer to each asker of each call of a turn; the model call's own has the call ''."""
     rows = tx.execute(
         "SELECT call, asker, id, state, answer, answered_by FROM questions"
@@ -121,23 +112,27 @@ def answers(tx: Tx, session: str, turn: str) -> dict[tuple[str, Asker], Answer]:
         (session, turn),
     )
     return {
-        (call, asker): Answer(question=number, approved=state == "approved", text=text or state, by=by)
+        (call, asker): records.Answer(question=number, approved=state == "approved", text=text or state, by=by)
         for call, asker, number, state, text, by in rows
     }
 
 
-def listed(tx: Tx, principal: Principal, *, session: str | None, everything: bool) -> Sequence[QuestionInfo]:
+def listed(
+    tx: Tx, principal: records.Principal, *, session: str | None, everything: bool
+) -> Sequence[records.QuestionInfo]:
     """Return the questions of a principal's sessions, oldest first, the open ones alone unless `everything`."""
     return _of(tx, principal, "session = coalesce(?, session) AND (state = 'pending' OR ?)", session, int(everything))
 
 
-def _find(tx: Tx, number: int, principal: Principal) -> QuestionInfo:
+def _find(tx: Tx, number: int, principal: records.Principal) -> records.QuestionInfo:
     for info in _of(tx, principal, "id = ?", number):
         return info
     raise NotFound(f"there is no question {number}")
 
 
-def _of(tx: Tx, principal: Principal, where: str, *args: Value) -> list[QuestionInfo]:
+def _of(tx: Tx, principal: records.Principal, where: str, *args: Value) -> list[records.QuestionInfo]:
     own = "SELECT id FROM sessions WHERE principal = ? AND principal_kind = ? AND deleted_at IS NULL"
     source = f"questions WHERE session IN ({own}) AND {where} ORDER BY id"
-    return select(tx, QuestionInfo, source, (principal.name, principal.kind, *args), json=("arguments", "options"))
+    return select(
+        tx, records.QuestionInfo, source, (principal.name, principal.kind, *args), json=("arguments", "options")
+    )

@@ -36,9 +36,7 @@ async def end_task(task: asyncio.Task[Any], *, name: str, within: float) -> None
     if not task.done():
         logger("supervisor").warning("left behind: it ignores its cancel", work=name)
         _left_behind.add(task)
-        task.add_done_callback(_forget)
-    else:
-        _forget(task)
+    task.add_done_callback(_forget)
 
 
 async def given(method: Callable[..., Any], *args: object) -> Any:

@@ -1,10 +1,10 @@
 """A session's append-only journal, the only truth about it, and its live feed."""
 
-from .cursor import make_cursor, parse_cursor
+from .cursor import make_cursor
 from .erase import erase
 from .feed import Feed
 from .snapshots import EVERY, folded, keep_folds
-from .store import append, find, journal_of, last_answer, last_end, read, read_partial, read_turn
+from .store import append, find, journal_of, last_answer, read, read_partial, read_turn
 
 __all__ = [
     "EVERY",
@@ -16,9 +16,7 @@ __all__ = [
     "journal_of",
     "keep_folds",
     "last_answer",
-    "last_end",
     "make_cursor",
-    "parse_cursor",
     "read",
     "read_partial",
     "read_turn",

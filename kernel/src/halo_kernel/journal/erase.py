@@ -6,39 +6,24 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from .. import records
 from ..blobs import named_in
 from ..contracts import Tx
 from ..errors import BadInput, Conflict
-from ..records import (
-    AssistantMessage,
-    Body,
-    ContextCut,
-    ContextErased,
-    ContextPrepared,
-    Event,
-    Foreign,
-    InputAdded,
-    QuestionAsked,
-    SessionCreated,
-    SessionTitled,
-    TurnEnded,
-    UsageRecorded,
-    encode_body,
-    kind_of,
-    plain_text,
-)
 from .store import append, read
 
 # What is wordless in these is left, since folds and accounts count by it; of all others nothing is.
-_WORDS: Mapping[type[Body], Sequence[str]] = {
-    ContextCut: ("replacement", "reason"),
-    TurnEnded: ("error",),
-    **dict.fromkeys((ContextErased, ContextPrepared, UsageRecorded), ()),
+_WORDS: Mapping[type[records.Body], Sequence[str]] = {
+    records.ContextCut: ("replacement", "reason"),
+    records.TurnEnded: ("error",),
+    **dict.fromkeys((records.ContextErased, records.ContextPrepared, records.UsageRecorded), ()),
 }
 _QUESTION = "UPDATE questions SET arguments = '{}', text = '', options = '[]', answer = '' WHERE id = ?"
 
 
-def erase(tx: Tx, session: str, start: int, end: int, *, by: str, at: int) -> tuple[tuple[Event, ...], set[str]]:
+def erase(
+    tx: Tx, session: str, start: int, end: int, *, by: str, at: int
+) -> tuple[tuple[records.Event, ...], set[str]]:
     """Take what events `start` to `end` say out of every row; return what was journaled, and the blobs they named.
 
     What a cut put in their place goes with them, and so do the messages, replies, questions and title that they were.
@@ -48,25 +33,27 @@ def erase(tx: Tx, session: str, start: int, end: int, *, by: str, at: int) -> tu
     _check(tx, session, events, start, end)
     found = [event for event in events[start - 1 :] if event.seq <= end or _covers(event.body, end)]
     for event in found:
-        rest = encode_body(_wordless(event.body, by, at))
+        rest = records.encode_body(_wordless(event.body, by, at))
         tx.execute("UPDATE events SET body = ? WHERE session = ? AND seq = ?", (rest, session, event.seq))
-        if isinstance(event.body, InputAdded):
+        if isinstance(event.body, records.InputAdded):
             tx.execute("UPDATE inbox SET text = '' WHERE id = ?", (event.body.row,))
-        if isinstance(event.body, QuestionAsked):
+        if isinstance(event.body, records.QuestionAsked):
             tx.execute(_QUESTION, (event.body.question,))
     for table in ("snapshots", "partials"):
         tx.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
     _blank_debts(tx, session, found)
-    bodies: list[Body] = [ContextErased(start=start, end=end, by=by)]
-    if any(isinstance(event.body, SessionTitled | SessionCreated) for event in found):
+    bodies: list[records.Body] = [records.ContextErased(start=start, end=end, by=by)]
+    if any(isinstance(event.body, records.SessionTitled | records.SessionCreated) for event in found):
         left = (event.body for event in reversed(read(tx, session)))
-        title = next((body.title for body in left if isinstance(body, SessionTitled | SessionCreated)), "")
+        title = next(
+            (body.title for body in left if isinstance(body, records.SessionTitled | records.SessionCreated)), ""
+        )
         tx.execute("UPDATE sessions SET title = ? WHERE id = ?", (title, session))
-        bodies.insert(0, SessionTitled(title=title))
-    return append(tx, session, bodies, at=at), named_in(" ".join(encode_body(event.body) for event in found))
+        bodies.insert(0, records.SessionTitled(title=title))
+    return append(tx, session, bodies, at=at), named_in(" ".join(records.encode_body(event.body) for event in found))
 
 
-def _check(tx: Tx, session: str, events: Sequence[Event], start: int, end: int) -> None:
+def _check(tx: Tx, session: str, events: Sequence[records.Event], start: int, end: int) -> None:
     if not 1 <= start <= end <= len(events):
         raise BadInput(f"start and end must be events of the session, 1 to {len(events)}, in this order", field="start")
     turns = {event.turn for event in events[start - 1 : end]} - {""}
@@ -80,21 +67,23 @@ def _check(tx: Tx, session: str, events: Sequence[Event], start: int, end: int) 
         raise Conflict(f"session {session} is at work", advice="wait until it rests and has sent what it owes")
 
 
-def _wordless(body: Body, by: str, at: int) -> Body:
+def _wordless(body: records.Body, by: str, at: int) -> records.Body:
     words = _WORDS.get(type(body))
-    if words is None or isinstance(body, Foreign):
-        return Foreign(kind=kind_of(body), data={"erased": True, "by": by, "at": at})
+    if words is None or isinstance(body, records.Foreign):
+        return records.Foreign(kind=records.kind_of(body), data={"erased": True, "by": by, "at": at})
     return replace(body, **dict.fromkeys(words, ""))
 
 
-def _covers(body: Body, end: int) -> bool:
-    return isinstance(body, ContextCut) and body.start <= end
+def _covers(body: records.Body, end: int) -> bool:
+    return isinstance(body, records.ContextCut) and body.start <= end
 
 
-def _blank_debts(tx: Tx, session: str, gone: list[Event]) -> None:
+def _blank_debts(tx: Tx, session: str, gone: list[records.Event]) -> None:
     """Empty what was owed when a turn ended, and reports that end with an answer; what was not sent yet will not be."""
-    ends = {str(event.at) for event in gone if isinstance(event.body, TurnEnded)}
-    said = [plain_text(event.body.content) for event in gone if isinstance(event.body, AssistantMessage)]
+    ends = {str(event.at) for event in gone if isinstance(event.body, records.TurnEnded)}
+    said = [
+        records.plain_text(event.body.content) for event in gone if isinstance(event.body, records.AssistantMessage)
+    ]
     answers = tuple(filter(None, said))
     for number, key, debt, text in tx.execute("SELECT id, key, debt, text FROM outbox WHERE session = ?", (session,)):
         if key.rpartition(":")[2] in ends or (debt == "report" and text.endswith(answers)):

@@ -9,6 +9,7 @@ import msgspec
 
 from ..contracts import Database, Tx
 from ..folds import VERSION, History, View
+from ..tables import insert
 from .store import journal_of, read
 
 F = TypeVar("F", bound=History | View)
@@ -41,11 +42,9 @@ async def keep_folds(database: Database, session: str) -> int:
         sizes: list[int] = []
         for fold in (History, View):
             state = msgspec.json.encode(folded(tx, session, fold)[0]).decode()
-            tx.execute(
-                "INSERT INTO snapshots(session, fold, version, seq, state) VALUES (?, ?, ?, ?, ?) ON CONFLICT(session,"
-                " fold) DO UPDATE SET version = excluded.version, seq = excluded.seq, state = excluded.state",
-                (session, fold.__name__, VERSION, head, state),
-            )
+            tx.execute("DELETE FROM snapshots WHERE session = ? AND fold = ?", (session, fold.__name__))
+            values = {"session": session, "fold": fold.__name__, "version": VERSION, "seq": head, "state": state}
+            insert(tx, "snapshots", values)
             sizes.append(len(state))
         return head + max(EVERY, max(sizes) // _BYTES)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ..contracts import Tx, Value
 from ..errors import NotFound
-from ..records import AssistantMessage, Body, Delta, Event, TurnEnded, decode_body, encode_body, kind_of, plain_text
+from ..records import AssistantMessage, Body, Delta, Event, decode_body, encode_body, kind_of, plain_text
 
 _ALL = 1 << 62
 
@@ -54,12 +54,6 @@ def last_answer(tx: Tx, session: str, *, turn: str | None = None, after: int = 0
     where = "kind = 'assistant.message' AND turn = coalesce(?, turn) AND seq > ? ORDER BY seq DESC LIMIT 200"
     bodies = (event.body for event in find(tx, session, where, turn, after))
     return next(filter(None, (plain_text(body.content) for body in bodies if isinstance(body, AssistantMessage))), "")
-
-
-def last_end(tx: Tx, session: str, *, after: int) -> TurnEnded | None:
-    """Return how the last turn that ended behind number `after` did."""
-    last = find(tx, session, "kind = 'turn.ended' AND seq > ? ORDER BY seq DESC LIMIT 1", after)
-    return next((event.body for event in last if isinstance(event.body, TurnEnded)), None)
 
 
 def journal_of(tx: Tx, session: str) -> tuple[str, int]:

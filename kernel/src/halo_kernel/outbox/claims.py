@@ -8,8 +8,8 @@ import msgspec
 
 from ..contracts import Tx
 from ..errors import BadInput, Conflict
-from ..journal import journal_of, last_answer, last_end
-from ..records import Claim, Owed, Pointer, Settlement
+from ..journal import find, journal_of, last_answer
+from ..records import Claim, Owed, Pointer, Settlement, TurnEnded
 from ..records.storable import storable_text
 from .debts import owe
 
@@ -61,30 +61,25 @@ def take_pointer(tx: Tx, session: str, pointer: Pointer, *, row: int, at: int) -
 def settle(tx: Tx, session: str, *, at: int) -> None:
     """Report what came of the work of a session's tree, once all of it is quiescent, and clear its root's pointer.
 
-    Called in every transaction that can make a tree quiescent.
+    That is when nothing in it runs, waits for a person, or would start a run. Called in every transaction that can make
+    it so.
     """
+    waits = "SELECT 1 FROM inbox i JOIN sessions w ON w.id = i.session WHERE w.root = r.id AND i.state = 'waiting'"
     found = tx.one(
-        "SELECT r.id, r.reply_to FROM sessions s JOIN sessions r ON r.id = s.root WHERE s.id = ? AND r.reply_to <> ''",
+        "SELECT r.id, r.reply_to FROM sessions s JOIN sessions r ON r.id = s.root WHERE s.id = ? AND r.reply_to <> ''"
+        f" AND NOT EXISTS (SELECT 1 FROM runs WHERE root = r.id) AND (r.parked = 1 OR NOT EXISTS ({waits}))",
         (session,),
     )
-    if found is None or not quiescent(tx, found[0]):
+    if found is None:
         return
     root, held = found[0], _decoder.decode(found[1])
-    end = last_end(tx, root, after=held.head)
+    last = find(tx, root, "kind = 'turn.ended' AND seq > ? ORDER BY seq DESC LIMIT 1", held.head)
+    end = next((event.body for event in last if isinstance(event.body, TurnEnded)), None)
     said = [f"❌ {end.error}"] if end is not None and end.error else []
     text = "\n\n".join([*said, last_answer(tx, root, after=held.head)]).strip() or "(no output)"
     reason = "cancelled" if end is None else REASONS.get(end.outcome, "aborted")
     _pay(tx, root, held, text=text, reason=reason, at=at)
     tx.execute("UPDATE sessions SET reply_to = '' WHERE id = ?", (root,))
-
-
-def quiescent(tx: Tx, root: str) -> bool:
-    """Tell whether nothing in a tree runs, waits for a person, or would start a run."""
-    return not tx.one(
-        "SELECT 1 FROM runs WHERE root = ? UNION ALL SELECT 1 FROM inbox i JOIN sessions s ON s.id = i.session JOIN"
-        " sessions r ON r.id = s.root WHERE r.id = ? AND r.parked = 0 AND i.state = 'waiting' LIMIT 1",
-        (root, root),
-    )
 
 
 def _pay(tx: Tx, session: str, held: _Held, *, text: str, reason: Settlement, at: int) -> None:

@@ -22,12 +22,11 @@ def owe(tx: Tx, owed: Owed, *, at: int) -> int:
     """
     text = storable_text(owed.text)
     values = {**asdict(owed), "text": text, "at": at}
-    row = insert(tx, "outbox", values, more="ON CONFLICT(key) DO NOTHING RETURNING id")
-    if row is not None:
-        insert(tx, "parts", {"delivery": row[0], "number": 1, "text": text})
-    known = row or tx.one("SELECT id FROM outbox WHERE key = ?", (owed.key,))
-    assert known is not None
-    return int(known[0])
+    row = insert(tx, "outbox", values, more="ON CONFLICT(key) DO UPDATE SET key = excluded.key RETURNING id")
+    assert row is not None
+    part = {"delivery": row[0], "number": 1, "text": text}
+    insert(tx, "parts", part, more="ON CONFLICT(delivery, number) DO NOTHING")
+    return int(row[0])
 
 
 def owe_replies(tx: Tx, session: str, *, text: str, reason: Settlement, at: int) -> None:
