@@ -115,19 +115,21 @@ async def test_made_up_links_keep_nobody_out(browser: httpx.AsyncClient, face: F
     assert (await browser.get(link)).status_code == 303
 
 
-async def test_a_link_without_a_token_says_so(browser: httpx.AsyncClient) -> None:
-    """The error names the missing parameter."""
+async def test_a_link_without_a_token_lets_nobody_in(browser: httpx.AsyncClient) -> None:
+    """What is no link is no credential."""
     answer = await browser.get("/auth/link")
-    assert (answer.status_code, answer.json()["field"]) == (400, "token")
+    assert (answer.status_code, answer.json()["type"]) == (401, "Unauthorized")
 
 
 @pytest.mark.parametrize(
     "target", ["https://evil.example", "//evil.example", "/\\evil.example", "web", "", "/a\r\nSet-Cookie: x=1", "/a\\b"]
 )
 async def test_a_link_leads_nowhere_else(browser: httpx.AsyncClient, face: Front, target: str) -> None:
-    """A link leads to a path of this server and nowhere else."""
-    answer = await browser.post("/api/auth/link", json={"next": target}, headers=face.headers)
-    assert (answer.status_code, answer.json()["field"]) == (400, "next")
+    """A link leads to a path of this server and nowhere else, whoever wrote it."""
+    made = await browser.post("/api/auth/link", json={"next": target}, headers=face.headers)
+    followed = await browser.get("/auth/link", params={"next": target}, headers=face.headers)
+    for answer in (made, followed):
+        assert (answer.status_code, answer.json()["field"]) == (400, "next")
 
 
 async def test_only_the_operator_makes_links(browser: httpx.AsyncClient) -> None:

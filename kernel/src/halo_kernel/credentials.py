@@ -75,27 +75,19 @@ class Links:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._links: dict[bytes, tuple[str, float]] = {}  # where each leads, and until when it lets somebody in
+        self._ends: dict[bytes, float] = {}
 
-    def make(self, target: str) -> str:
-        """Return the token of a new link that leads to the path `target`."""
+    def make(self) -> str:
+        """Return the token of a new link."""
         token = secrets.token_urlsafe(32)
-        self._links[_digest(token)] = target, self._clock.monotonic() + LINK_LIFE
-        if len(self._links) > _MAX_LINKS:
-            del self._links[next(iter(self._links))]
+        self._ends[_digest(token)] = self._clock.monotonic() + LINK_LIFE
+        if len(self._ends) > _MAX_LINKS:
+            del self._ends[next(iter(self._ends))]
         return token
 
-    def use(self, token: str) -> tuple[str, bool]:
-        """Return where a link leads and whether it lets its bearer in, which it does no more from now on.
-
-        Raises `WrongCredentials` for a token of none of the last thousand links.
-        """
-        key = _digest(token)
-        if key not in self._links:
-            raise WrongCredentials("This server knows no such sign-in link.", advice="Run `halo up` for a new one.")
-        target, until = self._links[key]
-        self._links[key] = target, 0.0
-        return target, self._clock.monotonic() < until
+    def use(self, token: str) -> bool:
+        """Tell whether a link lets its bearer in, which it does no more from now on."""
+        return self._clock.monotonic() < self._ends.pop(_digest(token), 0.0)
 
 
 class Attempts:

@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib.metadata import Distribution, EntryPoint
-from typing import Literal, TypedDict, Unpack
+from typing import Literal, Unpack
 
 import pluggy
 from msgspec.structs import asdict, replace
@@ -20,27 +20,13 @@ from .hooks import in_daemon_thread
 from .log import logger
 from .manifests import Manifest, read_manifest, suggest
 from .settings import PluginSettings
-from .sites import find_distributions
+from .sites import Wanted, find_distributions
 
 GROUP = "halo.plugins"
 IMPORT_BUDGET = 10.0
 Names = Collection[str]
 _OURS = os.path.dirname(__file__) + os.sep
 PluginState = Literal["loaded", "degraded", "disabled", "incompatible", "failed", "missing"]
-
-
-class Wanted(TypedDict, total=False):
-    """Which plugins a kernel has: all that are installed, `only` or `without` some, none unless `discover`.
-
-    What `only` names goes before the environment variable `HALO_PLUGINS`.
-    `extra` are objects of this process by name. With `strict`, the first that is broken is raised as `PluginFailed`.
-    """
-
-    without: Names
-    only: Names | None
-    extra: Mapping[str, object]
-    discover: bool
-    strict: bool
 
 
 class Plugin(Manifest, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from .live import Live
 from .log import logger
 from .models import Models
 from .outbox import Courier
-from .plugins import Plugins, Wanted
+from .plugins import Plugins
 from .records import Offer, Route, WorkspaceInfo
 from .scopes import Scope
 from .secrets import ensure_home
@@ -43,7 +43,7 @@ from .settings import (
     load_kernel_settings,
     load_settings,
 )
-from .sites import add_sites
+from .sites import Wanted, add_sites
 from .supervisor import Supervisor, end_task
 from .turns import Limits
 from .workspaces import Workspaces

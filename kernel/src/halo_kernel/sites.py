@@ -9,13 +9,28 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import Distribution
 from pathlib import Path
+from typing import TypedDict
 
 FOLDER = "plugins"
 POINTER = "current"
+
+
+class Wanted(TypedDict, total=False):
+    """Which plugins a kernel has: all that are installed, `only` or `without` some, none unless `discover`.
+
+    What `only` names goes before the environment variable `HALO_PLUGINS`.
+    `extra` are objects of this process by name. With `strict`, the first that is broken is raised as `PluginFailed`.
+    """
+
+    without: Collection[str]
+    only: Collection[str] | None
+    extra: Mapping[str, object]
+    discover: bool
+    strict: bool
 
 
 def default_home(env: Mapping[str, str]) -> Path:

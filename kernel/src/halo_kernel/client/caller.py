@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from pathlib import Path
+from typing import Any, Unpack
 
 import msgspec
 
 from ..errors import Stopping
 from ..presence import Presence, is_served, read_presence
-from ..sites import default_home
+from ..records import ServerEvent
+from ..sites import Wanted, default_home
 from .wire import gone, read, read_events, rebuild, send
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
-    from pathlib import Path
-
-    from ..plugins import Wanted
-    from ..records import ServerEvent
 
 REPLY_SECONDS = 120.0
 SILENCE_SECONDS = 45.0

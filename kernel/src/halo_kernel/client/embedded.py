@@ -13,12 +13,12 @@ from pathlib import Path
 
 from ..http import make_face
 from ..log import configure
-from ..plugins import Wanted
 from ..presence import Presence
 from ..runtime import Kernel
 from ..secrets import ensure_home
 from ..server.listening import hush, serving
 from ..settings import LogSettings, load_kernel_settings
+from ..sites import Wanted
 
 END_SECONDS = 12.0
 _LONGEST_FOLDER = 70

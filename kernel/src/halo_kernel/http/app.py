@@ -75,7 +75,7 @@ class Endpoint:
         if route is None:
             response = as_response(self._unanswered(request))
         else:
-            response = await Visit(route=route, gate=self.gate, request=request).respond()
+            response = await Visit(route=route, gate=self.gate, origins=self.gate.origins, request=request).respond()
         await response(scope, body.receive, body.send)
 
     def _unanswered(self, request: Request) -> Reply:

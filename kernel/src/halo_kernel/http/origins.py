@@ -39,21 +39,14 @@ class Origins:
     server: ServerSettings
 
     def check(self, method: str, headers: Mapping[str, str], *, scheme: str) -> None:
-        """Raise `Forbidden` for a request with a foreign `Host`, or one that changes something with a foreign `Origin`.
-
-        A WebSocket upgrade counts as a change: pass the method `WEBSOCKET`.
-        """
+        """Raise `Forbidden` for a foreign `Host`, and for a change with a foreign `Origin`."""
         for host in () if is_open(scheme) else self._hosts(headers):
             if not self._answers_to(host):
-                raise Forbidden(
-                    f"This server does not answer to the name {host!r}.",
-                    advice="Add the name to the setting server.allowed_hosts if it is yours.",
-                )
+                said = f"This server does not answer to the name {host!r}."
+                raise Forbidden(said, advice="Add the name to the setting server.allowed_hosts if it is yours.")
         if method not in SAFE_METHODS and self._is_foreign(headers, scheme):
-            raise Forbidden(
-                f"Pages of {headers.get('origin') or 'another site'} may not use this server.",
-                advice="Add the origin to the setting server.cors_origins if it is yours.",
-            )
+            said = f"Pages of {headers.get('origin') or 'another site'} may not use this server."
+            raise Forbidden(said, advice="Add the origin to the setting server.cors_origins if it is yours.")
 
     def cors(self, origin: str | None, *, scheme: str) -> dict[str, str]:
         """Return the headers that let the page of `origin` read an answer; empty when it may not."""
@@ -85,9 +78,8 @@ class Origins:
         if address is not None and (address.is_loopback or bound is None or not bound.is_loopback):
             return True  # no DNS name, so nothing can be rebound
         names = [self.bound.lower(), *(allowed.lower() for allowed in self.server.allowed_hosts)]
-        return bool(name) and any(
-            each in ("*", name) or (each.startswith(".") and name.endswith(each)) for each in names
-        )
+        suffixes = tuple(each for each in names if each.startswith("."))
+        return bool(name) and ("*" in names or name in names or name.endswith(suffixes))
 
     def _is_foreign(self, headers: Mapping[str, str], scheme: str) -> bool:
         origin = headers.get("origin")

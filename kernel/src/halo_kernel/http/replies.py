@@ -45,10 +45,8 @@ def known(error: BaseException, *, where: str, reference: str) -> HaloError:
     if isinstance(error, ClientDisconnect):
         return BadInput("The request ended before its body did.")
     logger("http").error("request failed", reference=reference, where=where, exc_info=error)
-    return HaloError(
-        f"Something went wrong inside the server (reference {reference}).",
-        advice=f"The server's log has the details under {reference}.",
-    )
+    said = f"Something went wrong inside the server (reference {reference})."
+    return HaloError(said, advice=f"The server's log has the details under {reference}.")
 
 
 def shape(error: HaloError) -> dict[str, object]:

@@ -45,14 +45,12 @@ class EventStream(Response):
         *,
         stopping: asyncio.Event,
         known: Callable[[BaseException], HaloError],
-        keep_alive: float = KEEP_ALIVE,
     ) -> None:
         self.status_code = 200
         self.init_headers({**DEFAULTS, "x-accel-buffering": "no"})
         self._events = events
         self._stopping = stopping
         self._known = known
-        self._keep_alive = keep_alive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the iterator ends, the client goes or the server stops; the iterator is closed in any case."""
@@ -62,7 +60,7 @@ class EventStream(Response):
         stop = asyncio.create_task(self._stopping.wait(), name="http.stop")
         tasks = (pump, gone, stop)
         try:
-            while not (await asyncio.wait(tasks, timeout=self._keep_alive, return_when=asyncio.FIRST_COMPLETED))[0]:
+            while not (await asyncio.wait(tasks, timeout=KEEP_ALIVE, return_when=asyncio.FIRST_COMPLETED))[0]:
                 await _write(send, _COMMENT)
         finally:
             is_cut, is_heard = not pump.done(), not gone.done()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import cast
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct, convert
 from msgspec.structs import asdict
@@ -27,19 +27,6 @@ from .settings import SettingsDesk
 _LOCAL_PATH = re.compile(r"/(?![/\\])[^\x00-\x1f\\]*")
 
 
-class ServerStatus(Struct, frozen=True, kw_only=True):
-    """The server, for its operator; `embedded` in a command. `started` is in UTC milliseconds, `uptime` in seconds."""
-
-    version: str
-    url: str
-    home: str
-    pid: int
-    started: int
-    uptime: float
-    embedded: bool
-    plugins: tuple[Plugin, ...]
-
-
 class Health(Struct, frozen=True, kw_only=True):
     """The server answers. `uptime` is in seconds."""
 
@@ -47,6 +34,16 @@ class Health(Struct, frozen=True, kw_only=True):
     pid: int
     uptime: float
     status: str = "ok"
+
+
+class ServerStatus(Health, frozen=True, kw_only=True):
+    """The server, for its operator; `embedded` in a command. `started` is in UTC milliseconds."""
+
+    url: str
+    home: str
+    started: int
+    embedded: bool
+    plugins: tuple[Plugin, ...]
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True):
@@ -146,22 +143,18 @@ class System:
 
     async def link(self, exchange: Exchange) -> LinkMade:
         """Make a link to a path of this server, under the name that the request was sent to."""
-        wanted = cast("LinkWanted", exchange.body)
-        if not _LOCAL_PATH.fullmatch(wanted.next):
-            raise BadInput("next: must be a path of this server that begins with one '/'.", field="next")
+        target = _local(cast("LinkWanted", exchange.body).next)
         if self.presence.is_private:
             raise Conflict("No browser reaches a kernel inside a command.", advice="Start the server with `halo up`.")
         base = f"{urlsplit(self.presence.url).scheme}://{exchange.raw.headers['host']}{self._server.root_path}"
-        return LinkMade(url=f"{base}/auth/link?token={self.links.make(wanted.next)}")
+        return LinkMade(url=f"{base}/auth/link?{urlencode({'token': self.links.make(), 'next': target})}")
 
     async def follow_link(self, exchange: Exchange) -> Reply:
         """Sign the browser in and send it on. A browser that is signed in already may follow an old link."""
         if exchange.raw.method == "HEAD" or "prefetch" in exchange.raw.headers.get("sec-purpose", ""):
             return Reply(status=204)  # only looking: the link stays good
-        token = exchange.query.get("token", "")
-        if not token:
-            raise BadInput("token: is required.", field="token")
-        target, is_good = self.links.use(token)
+        target = _local(exchange.query.get("next", "/"))
+        is_good = self.links.use(exchange.query.get("token", ""))
         if not is_good and exchange.principal.scheme != "operator":
             why = "This sign-in link was used already or is older than 5 minutes."
             raise Unauthorized(why, advice="Run `halo up` for a new one.")
@@ -188,3 +181,10 @@ class System:
     def _facts(self) -> dict[str, object]:
         uptime = max(0, self.kernel.clock.now() - self.presence.started) / 1000
         return {**asdict(self.presence), "home": str(self.kernel.home), "uptime": uptime}
+
+
+def _local(path: str) -> str:
+    """Return a path of this server. Raises `BadInput` for what leads elsewhere."""
+    if not _LOCAL_PATH.fullmatch(path):
+        raise BadInput("next: must be a path of this server that begins with one '/'.", field="next")
+    return path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from functools import cached_property
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,16 +20,12 @@ from .streams import EventStream, is_cancel
 
 @dataclass(frozen=True, kw_only=True)
 class Visit:
-    """One request to a route."""
+    """One request to a route; `origins` are those that are accepted from its beginning to its end."""
 
     route: Route
     gate: Gate
+    origins: Origins
     request: Request
-
-    @cached_property
-    def origins(self) -> Origins:
-        """The names and origins that are accepted, the same ones from the beginning of the request to its end."""
-        return self.gate.origins
 
     async def respond(self) -> Response:
         """Return the response, of a failure too; only a cancel that somebody asked for is raised."""

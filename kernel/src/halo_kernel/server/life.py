@@ -20,11 +20,11 @@ from ..errors import BadInput
 from ..hookspecs import runtime_started
 from ..http import make_face
 from ..log import configure, reset
-from ..plugins import Wanted
 from ..presence import Presence, published, sole_server
 from ..runtime import Kernel
 from ..secrets import ensure_home
 from ..settings import LoadedSettings, LogSettings, ServerSettings, load_kernel_settings
+from ..sites import Wanted
 from .listening import address_of, bind, hush, is_loopback, serving, url_of
 from .signals import TOLD_TO_END, Deadline, on_signal, told_to_end
 
@@ -110,7 +110,7 @@ class _Life:
                 with published(kernel.home, presence):
                     kernel.host.spawn("duties", kernel.work())
                     kernel.hooks.notify(runtime_started, host=kernel.host)
-                    link = f"{presence.url}{settings.root_path}/auth/link?token={face.credentials.links.make('/')}"
+                    link = f"{presence.url}{settings.root_path}/auth/link?token={face.credentials.links.make()}"
                     self._announce(presence, link, has_password=settings.password is not None)
                     await asyncio.wait({server, told}, return_when=asyncio.FIRST_COMPLETED)
             finally:

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from ..errors import BadInput, Conflict
 from ..log import logger
+from ..supervisor import end_task
 
 END_SECONDS = 2.0
 
@@ -85,7 +86,6 @@ async def serving(
     config.include_server_header = False
     config.graceful_timeout = END_SECONDS / 2
     config.keep_alive_timeout = 30.0
-    config.websocket_ping_interval = 20.0
     config.root_path = root_path
     serve: Callable[..., Coroutine[Any, Any, None]] = cast("Any", hypercorn.asyncio).serve
     server = asyncio.create_task(serve(app, config, shutdown_trigger=stopping.wait), name="http.server")
@@ -97,10 +97,7 @@ async def serving(
         if server.done():
             server.result()
         else:  # from Python 3.12 on, a server waits for its connections for ever
-            logger("server").info("connections did not end in time and were cut")
-            server.add_done_callback(lambda cut: cut.cancelled() or cut.exception())
-            server.cancel()
-            await asyncio.wait({server}, timeout=END_SECONDS / 4)
+            await end_task(server, name="connections", within=END_SECONDS / 4)
 
 
 def hush(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
