@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from halo_kernel import Kernel, connect, errors, hookspecs
+import pytest
+
+import halo_kernel
+from halo_kernel import Kernel, connect, contracts, errors, hookspecs, records
 from halo_kernel.http.replies import STATUS
+from halo_kernel.manifests import Manifest
 from halo_kernel.records import events
+
+from .generate import filled
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 
@@ -32,6 +40,46 @@ def test_every_hook_is_documented() -> None:
         if hasattr(hook, f"{hookspecs.PROJECT}_spec")
     }
     assert named("hooks.md") == found
+
+
+def test_reserved_hooks_are_not_there_yet() -> None:
+    """The hooks that hooks.md reserves are none of the kernel's."""
+    reserved = re.findall(r"^- `(\w+)\(", page("hooks.md").partition("\n## Reserved\n")[2], re.MULTILINE)
+    assert reserved
+    assert [name for name in reserved if hasattr(hookspecs, name)] == []
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in REFERENCE.glob("*.md")))
+def test_what_the_code_says_is_as_it_says_now(name: str) -> None:
+    """The parts that are the code's own words are up to date: else run `uv run python -m tests.docs.generate`."""
+    assert page(name) == filled(page(name))
+
+
+def test_every_contract_is_documented() -> None:
+    """docs/reference/host.md has the members of everything that plugins hold or supply."""
+    found = {
+        name
+        for name, kind in vars(contracts).items()
+        if inspect.isclass(kind) and kind.__module__.startswith(contracts.__name__)
+    }
+    assert set(re.findall(r"^<!-- from the code: members (\w+) -->$", page("host.md"), re.MULTILINE)) == found
+
+
+def test_every_record_is_documented() -> None:
+    """docs/reference/records.md has the records of every module of them."""
+    found = {
+        kind.__module__.rpartition(".")[2]
+        for kind in vars(records).values()
+        if inspect.isclass(kind) and kind.__module__.startswith(records.__name__)
+    }
+    assert set(re.findall(r"^<!-- from the code: records (\w+) -->$", page("records.md"), re.MULTILINE)) == found
+
+
+def test_every_key_of_halo_toml_is_documented() -> None:
+    """docs/reference/halo-toml.md says of every key what it means, and of no other."""
+    meanings = page("halo-toml.md").partition("| key | meaning |")[2]
+    found = set(Manifest.__struct_fields__) - {"unknown"}
+    assert set(re.findall(r"^\| `(\w+)` \|", meanings, re.MULTILINE)) == found
 
 
 def test_every_error_is_documented() -> None:
@@ -106,3 +154,22 @@ def test_every_command_is_documented() -> None:
         for name, text in zip(sections[1::2], sections[2::2], strict=True)
     }
     assert documented == {name: options - {"-h", "--help"} for name, options in found.items()}
+
+
+def passed() -> Iterator[str]:
+    """Yield the functions that the walks of the map pass: those in the first cells of its tables."""
+    text = (REFERENCE.parent / "explanation" / "map.md").read_text(encoding="utf-8")
+    for cell in re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE):
+        yield from re.findall(r"`([a-z_]+(?:\.\w+)+)`", cell)
+
+
+@pytest.mark.parametrize("name", sorted({*passed()}))
+def test_the_map_passes_what_is_there(name: str) -> None:
+    """Every module, class and function that the map's walks name is in the kernel."""
+    found, module = halo_kernel, "halo_kernel"
+    for part in name.split("."):
+        module = f"{module}.{part}"
+        try:
+            found = importlib.import_module(module)
+        except ImportError:
+            found = getattr(found, part)

@@ -1,0 +1,219 @@
+"""Writes the parts of docs/reference that are the code's own words: `uv run python -m tests.docs.generate`.
+
+Such a part lies between `<!-- from the code: WHAT -->` and `<!-- end -->`. A test compares it with the code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import get_args
+
+import msgspec
+
+import halo_kernel
+from halo_kernel import contracts, hookspecs, pytest_plugin, testing
+from halo_kernel.manifests import Manifest
+
+REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
+_PART = re.compile(r"(<!-- from the code: (\w+) ?([\w.]*) -->\n).*?(<!-- end -->)", re.DOTALL)
+_WHEN_IT_FAILS = {
+    "collect": "its part is missing",
+    "notify": "it is reported",
+    "notify, awaited": "it is reported",
+    "first": "the question fails",
+    "guard": "a refusal",
+    "fold": "its change is left out",
+}
+
+
+def filled(text: str) -> str:
+    """Return a page with every such part as the code has it now."""
+    return _PART.sub(lambda found: found[1] + "\n".join(PARTS[found[2]](found[3])) + "\n" + found[4], text)
+
+
+def table(head: str, rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    """Yield a table, with a blank line before and after it; `head` names its columns."""
+    yield from ("", f"| {head} |", "|" + "---|" * (head.count("|") + 1))
+    yield from (f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
+    yield ""
+
+
+def said(thing: object) -> str:
+    """Return what a docstring says, in one line."""
+    return " ".join((inspect.getdoc(thing) or "").split())
+
+
+def short(annotation: object) -> str:
+    """Return a type as people write it."""
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return re.sub(r"\b(?:records|contracts|typing|collections\.abc|msgspec|errors)\.", "", text)
+
+
+def hooks(_: str) -> Iterator[str]:
+    """Every hook: arguments, verb, colour, result, and what follows when a plugin fails in it."""
+    rows: list[list[str]] = []
+    for name, spec in vars(hookspecs).items():
+        if hasattr(spec, f"{hookspecs.PROJECT}_spec"):
+            signature, verb = inspect.signature(spec), said(spec).partition(":")[0].lower()
+            fails = "the turn ends with an error" if name == "prepare_context" else _WHEN_IT_FAILS[verb]
+            colour = "async def" if inspect.iscoroutinefunction(spec) else "def"
+            call = f"`{name}({', '.join(signature.parameters)})`"
+            rows.append([call, verb, f"`{colour}`", f"`{short(signature.return_annotation)}`", fails])
+    return table("hook | verb | | result | a plugin that fails", rows)
+
+
+def members(name: str) -> Iterator[str]:
+    """The members of what plugins hold or supply."""
+    return table("member | ", ([f"`{call}`", what] for call, what in members_of(getattr(contracts, name))))
+
+
+def members_of(kind: type) -> Iterator[tuple[str, str]]:
+    """Yield each public member of a protocol or of a record in `contracts`, with what it is."""
+    known = dict.fromkeys([*inspect.get_annotations(kind), *vars(kind)])
+    for name in [each for each in known if not each.startswith("_")]:
+        member = vars(kind).get(name)
+        if inspect.isfunction(member):
+            arguments = [named(each) for each in list(inspect.signature(member).parameters.values())[1:]]
+            yield (
+                f"{name}({', '.join(arguments)})",
+                ("awaited: " if inspect.iscoroutinefunction(member) else "") + said(member),
+            )
+        elif isinstance(member, property):
+            yield name, said(member.fget)
+        else:
+            yield f"{name}: {short(kind.__annotations__[name])}", ""
+
+
+def named(argument: inspect.Parameter) -> str:
+    """Return an argument as a call shows it."""
+    star = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(argument.kind, "")
+    return star + argument.name + ("" if argument.default is argument.empty else "=…")
+
+
+def records(name: str) -> Iterator[str]:
+    """The records of a module, with their fields, and the names of its types and constants."""
+    module = importlib.import_module(f"halo_kernel.records.{name}")
+    yield from table("record | fields | ", ([f"`{each}`", fields(kind), said(kind)] for each, kind in classes(module)))
+    others = [[f"`{each}`", f"`{value}`"] for each, value in constants(module)]
+    if others:
+        yield from table("name | is", others)
+
+
+def classes(module: ModuleType) -> Iterator[tuple[str, type]]:
+    """Yield the public classes of a module."""
+    for name, value in vars(module).items():
+        if inspect.isclass(value) and value.__module__ == module.__name__ and not name.startswith("_"):
+            yield name, value
+
+
+def fields(kind: type) -> str:
+    """Return the fields of a record, each with its default if it has one."""
+    if issubclass(kind, msgspec.Struct):
+        names, defaults = kind.__struct_encode_fields__, kind.__struct_defaults__
+        padded = [msgspec.NODEFAULT] * (len(names) - len(defaults)) + list(defaults)
+        found = [(name, value) for name, value in zip(names, padded, strict=True) if name != "v"]
+        return ", ".join(f"`{name}{usual(value)}`" for name, value in found)
+    if not dataclasses.is_dataclass(kind):
+        return ""
+    found = [(each.name, each.default) for each in dataclasses.fields(kind)]
+    known = [(name, {} if value is dataclasses.MISSING and name == "headers" else value) for name, value in found]
+    return ", ".join(f"`{name}{usual(value)}`" for name, value in known)
+
+
+def usual(value: object) -> str:
+    """Return ` = …` for a field that may be left out."""
+    if value in (msgspec.NODEFAULT, dataclasses.MISSING):
+        return ""
+    plain = isinstance(value, str | int | float | bool | None | tuple | dict)
+    return f" = {value!r}" if plain else " = {}" if type(value).__name__ == "Factory" else " = …"
+
+
+def constants(module: ModuleType) -> Iterator[tuple[str, str]]:
+    """Yield the types and constants that a module defines, as written there."""
+    tree = inspect.getsource(module)
+    for name, value in re.findall(r"^([A-Z]\w*)(?:: [^=\n]+)? = ([^({\n].*)$", tree, re.MULTILINE):
+        literal = get_args(getattr(module, name))
+        yield name, " | ".join(map(repr, literal)) if value.startswith("Literal") else value
+
+
+def others(_: str) -> Iterator[str]:
+    """Everything public that is neither a record nor an error nor a contract."""
+    rows: list[list[str]] = []
+    for names in vars(halo_kernel)["_HOMES"].values():
+        for name in names.split():
+            value = getattr(halo_kernel, name)
+            is_call = inspect.isfunction(value)
+            arguments = ", ".join(map(named, inspect.signature(value).parameters.values())) if is_call else ""
+            rows.append(
+                [f"`{name}({arguments})`" if is_call else f"`{name}`", "" if isinstance(value, str) else said(value)]
+            )
+    return table("name | ", sorted(rows))
+
+
+def kit(_: str) -> Iterator[str]:
+    """Every name of the kit."""
+    homes: Iterable[str | tuple[str, ...]] = vars(testing)["_HOMES"].values()
+    names = sorted(name for each in homes for name in (each.split() if isinstance(each, str) else each))
+    return table("name | ", ([f"`{name}`", first(getattr(testing, name))] for name in names))
+
+
+def first(value: object) -> str:
+    """Return the first sentence about a name; of a type without words of its own, what it stands for."""
+    if isinstance(value, str | int | float | tuple):
+        return f"`{value!r}`"
+    if get_args(value):
+        return f"`{' | '.join(getattr(each, '__name__', repr(each)) for each in get_args(value))}`"
+    return re.split(r"(?<=\.)\s", said(value).replace("::", ":"), maxsplit=1)[0]
+
+
+def fixtures(_: str) -> Iterator[str]:
+    """The fixtures of the pytest plugin."""
+    text = inspect.getsource(pytest_plugin)
+    names = re.findall(r"^@(?:pytest\.|async_)fixture\n(?:async )?def (\w+)", text, re.MULTILINE)
+    return table("fixture | ", ([f"`{name}`", said(getattr(pytest_plugin, name))] for name in names))
+
+
+def manifest(_: str) -> Iterator[str]:
+    """The keys of `halo.toml`."""
+    known = [each for each in msgspec.structs.fields(Manifest) if each.name != "unknown"]
+    rows = (
+        [
+            f"`{each.name}`",
+            short(Manifest.__annotations__[each.name]),
+            usual(each.default if each.default_factory is msgspec.NODEFAULT else ()).removeprefix(" = ") or "required",
+        ]
+        for each in known
+    )
+    return table(
+        "key | type | default",
+        ([name, f"`{kind}`", f"`{value}`" if value != "required" else value] for name, kind, value in rows),
+    )
+
+
+def deprecations(_: str) -> Iterator[str]:
+    """The names that go."""
+    data = tomllib.loads((REFERENCE / "deprecations.toml").read_text(encoding="utf-8"))
+    rows = [
+        [f"`{each['name']}`", each["since"], f"`{each['replacement']}`", each["gone"]] for each in data["deprecated"]
+    ]
+    return table("name | since | use | gone in", rows or [["none", "", "", ""]])
+
+
+PARTS: dict[str, Callable[[str], Iterator[str]]] = {
+    each.__name__: each for each in (hooks, members, records, others, kit, fixtures, manifest, deprecations)
+}
+
+
+if __name__ == "__main__":
+    for page in sorted(REFERENCE.glob("*.md")):
+        before = page.read_text(encoding="utf-8")
+        if (after := filled(before)) != before:
+            page.write_text(after, encoding="utf-8")
+            print(page)
