@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import takewhile
+from itertools import groupby
+from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -34,10 +35,6 @@ class Waiting(Struct, frozen=True, kw_only=True):
     text: str
     route: str
     cause: str
-
-    def merges_with(self, other: Waiting) -> bool:
-        """Tell whether both may be answered by one turn: same access level, same kind of principal."""
-        return (self.access, self.principal_kind) == (other.access, other.principal_kind)
 
 
 def check(message: records.Incoming) -> None:
@@ -129,8 +126,8 @@ def input_of(row: Waiting, ready: records.PreparedInput) -> records.InputAdded:
 
 
 def next_batch(rows: Sequence[Waiting]) -> list[Waiting]:
-    """Return the rows at the head of the queue that one turn may answer together."""
-    return list(takewhile(rows[0].merges_with, rows)) if rows else []
+    """Return the rows at the head of the queue that one turn may answer: of one access level and kind of principal."""
+    return list(next((run for _, run in groupby(rows, attrgetter("access", "principal_kind"))), ()))
 
 
 def consume(tx: Tx, rows: list[Waiting], turn: str) -> bool:
