@@ -1,8 +1,9 @@
 """A Halo server for the page's tests, run as a process: `site.py HOME PORT FOLDER…`.
 
-Its model does what the message says: `count 40`, `hold 40`, `look`, `fail`, `hang`, `markdown`; else it echoes. It is
-shown as built-in rules when there is a file `rules` beside the home; `hold` counts like `count`, stops in the middle,
-and goes on when somebody puts a file `go` there.
+Its model does what the message says: `count 40`, `hold 40`, `look`, `fail`, `hang`, `markdown`, `buy x` (a tool asks,
+with options), `get x` (without), `hurry x` (for two seconds), `wipe x` and `think` (a guard asks), `erase <session>`;
+else it echoes. It is shown as built-in rules when there is a file `rules` beside the home; `hold` counts like `count`,
+stops in the middle, and goes on when somebody puts a file `go` there.
 """
 
 from __future__ import annotations
@@ -14,7 +15,22 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from halo_kernel import Call, Chunk, Host, ModelRequest, Offer, Stop, Text, TextDelta, ToolResult, ToolSpec, hook
+from halo_kernel import (
+    OPERATOR,
+    Call,
+    Chunk,
+    Host,
+    ModelCall,
+    ModelRequest,
+    Offer,
+    Question,
+    Stop,
+    Text,
+    TextDelta,
+    ToolResult,
+    ToolSpec,
+    hook,
+)
 from halo_kernel.server import run
 from halo_kernel.testing import Answer, Calls, Fail, Hang, Pieces, ScriptedModel, SimplePlugin, Step
 
@@ -53,6 +69,13 @@ def respond(request: ModelRequest) -> Step:
             return Pieces(counted(int(rest)), delay=0.04)
         case "look":
             return Calls([("look", {"path": rest or "README.md", "lines": 3})], text="I look.")
+        case "buy":
+            arguments: dict[str, object] = {"thing": rest, "options": ["cheap", "good"]}
+            return Calls([("look", {"path": "README.md"}), ("buy", arguments), ("look", {"path": "README.md"})])
+        case "get" | "hurry":
+            return Calls([("buy", {"thing": rest, "seconds": 2 if word == "hurry" else 3600})])
+        case "wipe" | "erase":
+            return Calls([(word, {"what": rest})])
         case "fail":
             return Fail("account", "401: the key is wrong", retry_after=None)
         case "hang":
@@ -80,6 +103,56 @@ class Look:
     async def run(self, call: Call) -> str:
         path = Path(call.session.info.folder, str(call.arguments["path"]))
         return path.read_text()
+
+
+class Buy:
+    """Asks before it does anything."""
+
+    spec = ToolSpec(name="buy", description="Buy a thing", parameters={"type": "object"}, effect="write")
+
+    async def run(self, call: Call) -> str:
+        thing, options = call.arguments["thing"], call.arguments.get("options", ())
+        if call.answer is None:
+            seconds = call.arguments.get("seconds", 3600)
+            assert isinstance(seconds, int)
+            assert isinstance(options, Sequence)
+            call.ask(Question(text=f"Buy {thing}?", options=tuple(options), expires_in=seconds))
+        return f"{'Bought' if call.answer.approved else 'Not bought'}: {thing}, {call.answer.text}"
+
+
+class Wipe:
+    """Does nothing, but its guard asks about it, and about a model call that is to think."""
+
+    spec = ToolSpec(name="wipe", description="Wipe a thing", parameters={"type": "object"}, effect="write")
+
+    async def run(self, call: Call) -> str:
+        return f"Wiped: {call.arguments['what']}"
+
+    @hook
+    async def authorize_tool(self, call: Call) -> Question | None:
+        return Question(text=f"May I wipe {call.arguments['what']}?") if call.tool.name == "wipe" else None
+
+    @hook
+    async def authorize_model(self, call: ModelCall) -> Question | None:
+        return Question(text="May I think?") if call.request.messages[-1].content[-1] == Text("think") else None
+
+
+class Erase:
+    """Erases all of another session of the workspace."""
+
+    spec = ToolSpec(name="erase", description="Erase a session", parameters={"type": "object"}, effect="write")
+    host: Host
+
+    async def run(self, call: Call) -> str:
+        where, name = call.session.info.workspace, str(call.arguments["what"])
+        session = await self.host.sessions.open(name, workspace=where, principal=OPERATOR)
+        end = session.info.head
+        await self.host.sessions.erase(name, workspace=where, principal=OPERATOR, start=1, end=end)
+        return "Erased."
+
+    @hook
+    async def runtime_started(self, host: Host) -> None:
+        self.host = host
 
 
 class Model(ScriptedModel):
@@ -126,7 +199,9 @@ class Folders:
 def main(home: str, port: str, *folders: str) -> int:
     model = Model(responder=respond)
     model.stage = Path(home).parent
-    extra = {"test": SimplePlugin(model, [Look()]), "folders": Folders(folders)}
+    wipe, erase = Wipe(), Erase()
+    test = SimplePlugin(model, [Look(), Buy(), wipe, erase])
+    extra = {"test": test, "folders": Folders(folders), "guard": wipe, "eraser": erase}
     return run(Path(home), port=int(port), only=["web"], extra=extra, strict=True)
 
 

@@ -119,3 +119,17 @@ def test_vendored_files_are_as_their_manifest_says() -> None:
     assert present == set(listed)
     assert {name: hashlib.sha256((STATIC / "vendor" / name).read_bytes()).hexdigest() for name in present} == listed
     assert all(any("LICENSE" in name for name in files) for files in manifest.values())
+
+
+def test_every_word_is_there_in_both_languages() -> None:
+    """What the page says in English it says in Chinese, with the same marks."""
+    source = (STATIC / "words.js").read_text()
+    english, chinese = (
+        {
+            name: sorted(re.findall(r"\{\w+\}", words))
+            for name, words in re.findall(r"^  (\w+): (.+),$", table, re.MULTILINE)
+        }
+        for table in re.findall(r"^const (?:EN|ZH) = \{\n(.*?)^\};", source, re.MULTILINE | re.DOTALL)
+    )
+    assert len(english) > 80
+    assert english == chinese

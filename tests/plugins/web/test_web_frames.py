@@ -10,10 +10,13 @@ from halo_kernel import (
     AssistantDiscarded,
     AssistantMessage,
     Body,
+    ContextErased,
     Delta,
     Event,
     Foreign,
     InputAdded,
+    QuestionAsked,
+    QuestionSettled,
     ServerEvent,
     SessionTitled,
     Text,
@@ -165,3 +168,59 @@ def test_a_nudge_after_a_restart_is_no_message_of_a_person() -> None:
     """What the kernel writes to let a cut turn go on is shown as that, not as words of the user."""
     body = InputAdded(row=9, key="nudge:b:s", text="[System] …", content="[System] …", sender="recovery", stamp="")
     assert types(Frames("s").of(happened(body))) == ["resumed"]
+
+
+def test_a_question_and_its_answer_are_frames() -> None:
+    """A question comes with its call, its words, options and end, its answer with state, words and who gave it."""
+    frames = Frames("s")
+    body = QuestionAsked(question=3, call="c", tool="buy", text="Buy it?", options=("a", "b"), expires_at=9)
+    asked = data(frames.of(happened(body)), "question")
+    assert asked == {
+        "type": "question",
+        "turn": "t",
+        "at": 5,
+        "question": 3,
+        "toolUseId": "c",
+        "toolName": "buy",
+        "text": "Buy it?",
+        "options": ("a", "b"),
+        "expiresAt": 9,
+    }
+    settled = data(frames.of(happened(QuestionSettled(question=3, call="c", state="denied", by="me"))), "settled")
+    assert (settled["question"], settled["toolUseId"], settled["state"], settled["by"]) == (3, "c", "denied", "me")
+
+
+def journal(turns: int) -> list[Event]:
+    """Return what some turns and a notice behind each left, four events a turn."""
+    bodies: list[Body] = []
+    for number in range(turns):
+        bodies += [
+            TurnStarted(rows=(number,), cause="message", access="full"),
+            InputAdded(row=number, key="k", text="Hi", content="Hi", sender="operator", stamp=""),
+            TurnEnded(outcome="succeeded"),
+            Foreign(kind="x.note", data={"text": "Backed up."}),
+        ]
+    return [
+        Event(session="s", seq=seq, at=5, turn="" if isinstance(body, Foreign) else f"t{(seq - 1) // 4}", body=body)
+        for seq, body in enumerate(bodies, 1)
+    ]
+
+
+@given(turns=st.integers(1, 4), draws=st.data())
+def test_a_reader_is_told_of_an_erasure_if_it_has_any_of_it(turns: int, draws: st.DataObject) -> None:
+    """`erased` comes exactly to readers that were shown words of the range, in this stream or before its cursor."""
+    whole = journal(turns)
+    first, last = sorted((draws.draw(st.integers(0, turns - 1)), draws.draw(st.integers(0, turns - 1))))
+    start = first * 4 + draws.draw(st.sampled_from([1, 4]))
+    end = (last + 1) * 4
+    begun, read = sorted((draws.draw(st.integers(0, len(whole))), draws.draw(st.integers(0, len(whole)))))
+    frames = Frames("s")
+    for event in whole[begun:read]:
+        frames.of(Update(event=event, cursor=f"j.{event.seq}"))
+    for event in whole[read:]:
+        gone = start <= event.seq <= end and not isinstance(event.body, TurnEnded)
+        body = Foreign(kind=event.kind, data={"erased": True}) if gone else event.body
+        frames.of(Update(event=Event(session="s", seq=event.seq, at=5, turn=event.turn, body=body), cursor="j.1"))
+    told = frames.of(happened(ContextErased(start=start, end=end, by="me"), seq=len(whole) + 1))
+    has = [event.seq for event in whole[:read] if start <= event.seq <= end]
+    assert types(told) == (["erased"] if has else [])

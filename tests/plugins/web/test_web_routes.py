@@ -189,6 +189,9 @@ def test_sessions_are_made_and_listed(site) -> None:
         ("/api/web/sessions?workspace=w&cursor=-1", None, "cursor"),
         ("/api/web/history?workspace=w&session=s&since=yesterday", None, "since"),
         ("/api/web/sessions", None, "workspace"),
+        ("/api/web/answer", {"workspace": "w", "question": 1}, "approved"),
+        ("/api/web/answer", {"workspace": "w", "question": 1, "approved": "yes"}, "approved"),
+        ("/api/web/answer", {"workspace": "w", "question": 1, "approved": True, "text": "x" * 100_001}, "text"),
     ],
 )
 def test_bad_input_names_its_field(shared_site, path: str, body: object, field: str) -> None:
@@ -204,3 +207,97 @@ def test_what_is_not_there_is_404_and_another_journal_410(shared_site) -> None:
     assert refused(shared_site, f"/api/web/history?{place}&session=none")[0] == 404
     session = chat(shared_site, "hello")[0]["sessionId"]
     assert refused(shared_site, f"/api/web/subscribe?{place}&session={session}&after={'0' * 32}.1")[0] == 410
+
+
+def until(stream: Iterator[tuple[Frame, str | None]], kind: str) -> list[Frame]:
+    """Read frames up to the first of this type."""
+    found: list[Frame] = []
+    for frame, _ in stream:
+        found.append(frame)
+        if frame["type"] == kind:
+            return found
+    raise AssertionError(found)
+
+
+def asked(site, message: str) -> tuple[str, Frame, Iterator[tuple[Frame, str | None]]]:
+    """Send what leads to a question; return the session, the question's frame and what follows it."""
+    stream = frames(site, "/api/web/chat", {"workspace": site.workspace, "message": message})
+    before = until(stream, "question")
+    return before[0]["sessionId"], before[-1], stream
+
+
+def answer(site, question: int, *, approved: bool, text: str = "") -> dict[str, Any]:
+    body = {"workspace": site.workspace, "question": question, "approved": approved, "text": text}
+    return site.ask("/api/web/answer", body)
+
+
+def test_a_turn_waits_for_the_answer_and_goes_on_with_it(shared_site) -> None:
+    """A question is a frame; its answer settles it, tells who gave it, and the same stream ends the turn."""
+    _, question, stream = asked(shared_site, "buy lamp")
+    assert (question["toolName"], question["text"], question["options"]) == ("buy", "Buy lamp?", ["cheap", "good"])
+    assert question["expiresAt"] > question["at"]
+    told = answer(shared_site, question["question"], approved=True, text="cheap")
+    assert (told["state"], told["answer"], told["answered_by"]) == ("approved", "cheap", "operator")
+    rest = until(stream, "complete")
+    settled = next(frame for frame in rest if frame["type"] == "settled")
+    assert (settled["question"], settled["toolUseId"]) == (question["question"], question["toolUseId"])
+    assert (settled["state"], settled["text"], settled["by"]) == ("approved", "cheap", "operator")
+    results = {frame["toolUseId"]: frame["result"] for frame in rest if frame["type"] == "tool_result"}
+    assert results[question["toolUseId"]] == "Bought: lamp, cheap"
+
+
+def test_a_question_is_answered_once(shared_site) -> None:
+    """A second answer is a conflict with what to do about it, and one to no question is not found."""
+    _, question, stream = asked(shared_site, "wipe all")
+    assert answer(shared_site, question["question"], approved=False)["state"] == "denied"
+    body = {"workspace": shared_site.workspace, "question": question["question"], "approved": True}
+    status, why = refused(shared_site, "/api/web/answer", body)
+    assert (status, why["error"]) == (409, f"question {question['question']} was denied already")
+    assert why["advice"]
+    assert refused(shared_site, "/api/web/answer", {**body, "question": 2**40})[0] == 404
+    denied = next(frame for frame in until(stream, "complete") if frame["type"] == "tool_result")
+    assert denied["outcome"] == "denied"
+
+
+def test_an_unanswered_question_expires(shared_site) -> None:
+    """When its time is over a question is settled as expired, by nobody, and the turn goes on."""
+    _, _, stream = asked(shared_site, "hurry lamp")
+    settled = until(stream, "settled")[-1]
+    assert (settled["state"], settled["by"]) == ("expired", "")
+    assert until(stream, "complete")[-1]["outcome"] == "succeeded"
+
+
+def test_a_session_that_waits_is_not_at_rest(shared_site) -> None:
+    """A subscription says that its turn runs, the list that it waits; a message is queued behind the question."""
+    session, question, stream = asked(shared_site, "get lamp")
+    queued = chat(shared_site, "next", session=session)
+    assert [frame["type"] for frame in queued] == ["session", "queued"]
+    assert queued[-1]["question"] == question["question"]
+    path = f"/api/web/subscribe?workspace={shared_site.workspace}&session={session}"
+    seen = until(frames(shared_site, path), "question")
+    assert (seen[0]["running"], seen[-1]) == (True, question)
+    assert all(frame["type"] != "complete" for frame in seen)
+    rows = shared_site.get(f"/api/web/sessions?workspace={shared_site.workspace}")["sessions"]
+    assert next(row["state"] for row in rows if row["id"] == session) == "waiting"
+    assert shared_site.ask("/api/web/stop", {"workspace": shared_site.workspace, "session": session}) == {
+        "stopped": True
+    }
+    assert until(stream, "complete")[-1]["outcome"] == "cancelled"
+
+
+def test_readers_are_told_of_an_erasure_once(shared_site) -> None:
+    """Whoever has words that were erased is told to forget them; a reader that begins anew never sees them."""
+    session = chat(shared_site, "the heron nests here")[0]["sessionId"]
+    path = f"/api/web/subscribe?workspace={shared_site.workspace}&session={session}"
+    live = frames(shared_site, path)
+    until(live, "complete")
+    late = followed(shared_site, session)[-1][1]
+    chat(shared_site, f"erase {session}")
+    assert until(live, "erased")[-1] == {"type": "erased"}
+    assert until(frames(shared_site, path, last=late), "erased")[-1] == {"type": "erased"}
+    chat(shared_site, "hello", session=session)
+    anew = frames(shared_site, path)
+    found = [*until(anew, "complete"), *until(anew, "complete")]
+    assert "heron" not in str(found)
+    assert "erased" not in [frame["type"] for frame in found]
+    assert [frame["text"] for frame in found if frame["type"] == "user"] == ["hello"]

@@ -17,5 +17,6 @@ def provide_routes(host: Host) -> Iterable[Route]:
     from .assets import asset_routes
     from .chat import chat_routes
     from .lists import list_routes
+    from .questions import question_routes
 
-    return [*asset_routes(), *chat_routes(host), *list_routes(host)]
+    return [*asset_routes(), *chat_routes(host), *question_routes(host), *list_routes(host)]

@@ -119,7 +119,10 @@ def ends(update: Update) -> bool:
 async def answer(session: Session, receipt: Receipt, *, waits: bool) -> AsyncIterator[ServerEvent]:
     """Yield the frames of what answers the message; of a message that waits, only that it does."""
     frames: list[Frame] = [{"type": "session", "sessionId": session.info.id, "row": receipt.row, "at": receipt.at}]
-    for event in server_events([*frames, {"type": "queued"}] if waits else frames, None):
+    if waits:
+        asked: Frame = {} if receipt.question is None else {"question": receipt.question}
+        frames.append({"type": "queued", **asked})
+    for event in server_events(frames, None):
         yield event
     if waits:
         return
@@ -136,11 +139,11 @@ async def answer(session: Session, receipt: Receipt, *, waits: bool) -> AsyncIte
 
 
 async def rests(host: Host, session: Session, principal: Principal) -> bool:
-    """Tell whether no turn runs or is about to; a session that is just coming to rest is waited for, a moment."""
+    """Tell whether no turn runs, is about to or waits; one that is just coming to rest is waited for, a moment."""
     for _ in range(_SETTLING):
         info = session.info
         if info.state != "running":
-            return True
+            return info.state != "waiting"
         view, _ = await host.sessions.view(info.id, workspace=info.workspace, principal=principal)
         if view.running:
             return False

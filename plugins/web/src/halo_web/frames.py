@@ -1,7 +1,8 @@
 """What a session's stream looks like on the page: flat frames, each a JSON object with a `type`.
 
 An event may make several frames; only the last carries the cursor, so that a reader who was cut off between them gets
-all of them again. Ids (`row`, `reply` with `offset`, `toolUseId`, `turn`) tell them apart: one seen twice is harmless.
+all of them again. Ids (`row`, `reply` with `offset`, `toolUseId`, `question`, `turn`) tell them apart: one seen twice
+does no harm.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from halo_kernel import (
     AssistantCut,
     AssistantDiscarded,
     AssistantMessage,
+    ContextErased,
     Delta,
     Event,
     Foreign,
     HookSkipped,
     InputAdded,
+    QuestionAsked,
+    QuestionSettled,
     ServerEvent,
     SessionTitled,
     Thinking,
@@ -50,15 +54,24 @@ def server_events(frames: list[Frame], cursor: str | None) -> list[ServerEvent]:
 
 @dataclass
 class Frames:
-    """Turns the updates of one reader into frames; knows what this reader has of the unfinished answer."""
+    """Turns the updates of one reader into frames; knows what this reader has of the unfinished answer.
+
+    It also knows where this reader began and which turns it was shown, to tell when one of them is erased.
+    """
 
     session: str
     _sent: dict[str, int] = field(default_factory=dict[str, int])
+    _first: int = 0
+    _shown: list[int] = field(default_factory=list[int])
 
     def of(self, update: Update) -> list[ServerEvent]:
         """Return the frames of one update; some have none."""
-        if update.event is not None:
-            return server_events(self._event(update.event), update.cursor)
+        if (event := update.event) is not None:
+            self._first = self._first or event.seq
+            frames = self._event(event)
+            if frames and (not event.turn or isinstance(event.body, TurnStarted)):
+                self._shown.append(event.seq)
+            return server_events(frames, update.cursor)
         if update.delta is not None:
             return server_events(self._delta(update.delta), None)
         return []
@@ -91,6 +104,13 @@ class Frames:
                 return [{"type": "discarded", **stamp, **_plain(event.body)}]
             case ToolFinished():
                 return [{"type": "tool_result", **stamp, **_result(event.body)}]
+            case QuestionAsked():
+                return [{"type": "question", **stamp, **_question(event.body)}]
+            case QuestionSettled(question=question, call=call, state=state, text=text, by=by):
+                answer: Frame = {"question": question, "toolUseId": call, "state": state, "text": text, "by": by}
+                return [{"type": "settled", **stamp, **answer}]
+            case ContextErased(start=start, end=end) if self._has_shown(start, end):
+                return [{"type": "erased"}]
             case TurnEnded() if event.body.outcome != "yielded":  # else the next turn answers for this one
                 return [{**_end(event.body), **stamp}]
             case SessionTitled(title=title):
@@ -101,6 +121,10 @@ class Frames:
                 return [{"type": "notice", **stamp, "text": event.body.text}]
             case _:
                 return []
+
+    def _has_shown(self, start: int, end: int) -> bool:
+        """Tell whether the reader has anything of these events: what was read after they were erased has no words."""
+        return start < self._first or any(start <= seq <= end for seq in self._shown)
 
     def _input(self, body: InputAdded) -> Frame:
         key = body.key.removeprefix(own_key(self.session, ""))
@@ -130,6 +154,17 @@ def _plain(body: AssistantDiscarded) -> Frame:
 
 def _call(block: ToolCall) -> Frame:
     return {"toolUseId": block.id, "toolName": block.name, "toolInput": block.arguments}
+
+
+def _question(body: QuestionAsked) -> Frame:
+    return {
+        "question": body.question,
+        "toolUseId": body.call,
+        "toolName": body.tool,
+        "text": body.text,
+        "options": body.options,
+        "expiresAt": body.expires_at,
+    }
 
 
 def _result(body: ToolFinished) -> Frame:

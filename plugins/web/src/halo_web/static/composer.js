@@ -1,7 +1,7 @@
 // Where a message is written.
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { running } from "./conversation.js";
+import { asked, placeOf, running } from "./conversation.js";
 import { Icon, html } from "./dom.js";
 import { send, session, stop, stopping, workspace } from "./state.js";
 import { t } from "./words.js";
@@ -45,6 +45,11 @@ export function Composer() {
 
   return html`
     <form class="composer" onSubmit=${submit}>
+      ${asked.value &&
+      html`<p class="behind muted" data-testid="behind">
+        <span id="behind">${t("behindAll")}</span>
+        <button type="button" class="plain" onClick=${() => document.getElementById(placeOf(asked.value.question)).focus()}>${t("toQuestion")}</button>
+      </p>`}
       <div class="box">
         <label class="hidden" for="message">${t("message")}</label>
         <textarea
@@ -54,6 +59,7 @@ export function Composer() {
           placeholder=${t("placeholder")}
           title=${t("hint")}
           enterkeyhint="send"
+          aria-describedby=${asked.value ? "behind" : null}
           data-testid="composer"
           value=${text}
           onInput=${(event) => write(event.target.value)}

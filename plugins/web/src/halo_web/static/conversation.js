@@ -6,6 +6,10 @@ import { batch, signal } from "@preact/signals";
 export const items = signal([]);
 /** The id of the running turn, "" when the session rests; the frames tell it, from the first one on. */
 export const running = signal("");
+/** The open question, as its item's data; null when none waits for an answer. */
+export const asked = signal(null);
+/** The id, in the document, of question number `question`. */
+export const placeOf = (question) => `question-${question}`;
 /** Keys of messages that are in the journal. */
 export const taken = signal(new Set());
 
@@ -19,19 +23,22 @@ export function clear() {
     calls.clear();
     items.value = [];
     running.value = "";
+    asked.value = null;
     taken.value = new Set();
   });
 }
 
-function put(id, kind, data) {
+/** Add or change an item; one that has a `call`, the id of another item, goes behind that and what else has it. */
+function put(id, kind, data, call = null) {
   const found = index.get(id);
   if (found) {
     found.data.value = { ...found.data.value, ...data };
     return;
   }
-  const item = { id, kind, data: signal(data) };
+  const item = { id, kind, call, data: signal(data) };
   index.set(id, item);
-  items.value = [...items.value, item];
+  const before = items.value.findLastIndex((one) => call === null || one.id === call || one.call === call) + 1;
+  items.value = [...items.value.slice(0, before), item, ...items.value.slice(before)];
 }
 
 function forget(which) {
@@ -55,8 +62,10 @@ function append(frame) {
 }
 
 function end(frame) {
+  const known = running.value === frame.turn;
   running.value = "";
-  if (!frame.turn) return;
+  asked.value = null;
+  if (!frame.turn || !known) return; // of a turn that was erased only its end is left
   const answers = items.value.filter((item) => item.kind === "answer" && item.data.value.turn === frame.turn);
   for (const { data } of answers) if (!data.value.done) data.value = { ...data.value, done: true };
   const last = answers.findLast((item) => item.data.value.model);
@@ -103,6 +112,17 @@ const steps = {
   tool_result(frame) {
     const { toolName: name, result, length, outcome, ms } = frame;
     put(calls.get(frame.toolUseId) || frame.toolUseId, "tool", { name, result, length, outcome, ms });
+  },
+  question(frame) {
+    const { question, toolName: name, text, options, expiresAt: until } = frame;
+    const call = calls.get(frame.toolUseId) ?? null;
+    asked.value = { question, name, input: index.get(call)?.data.value.input, text, options, until };
+    put(placeOf(question), "question", asked.value, call);
+  },
+  settled(frame) {
+    const { question, state, by, text: answer } = frame;
+    if (asked.value?.question === question) asked.value = null;
+    if (index.has(placeOf(question))) put(placeOf(question), "question", { state, by, answer });
   },
   notice(frame) {
     put(`notice:${frame.turn}:${frame.at}:${frame.text}`, "notice", { text: frame.text });

@@ -96,7 +96,8 @@ function abortWhenHidden(controller) {
  * Follow an event stream for ever and return a function that ends it.
  *
  * `on.events(list)` gets what came, `on.state("live" | "lost" | "stopped")` how the connection is, `on.reset()` says that
- * all must be forgotten because the journal is another one, `on.refused(error)` that trying again is useless.
+ * all must be forgotten because the journal is another one or a part of it was erased, `on.refused(error)` that trying again
+ * is useless.
  */
 export function follow(path, query, on) {
   const ended = new AbortController();
@@ -104,6 +105,7 @@ export function follow(path, query, on) {
   let attempt = 0;
   let state = "lost";
 
+  /** Follow until the connection ends; true when all must be read anew. */
   async function once() {
     const controller = new AbortController();
     const abort = () => controller.abort();
@@ -118,10 +120,11 @@ export function follow(path, query, on) {
         for (const event of events) {
           if (event.id) cursor = event.id;
           if (event.name === "shutdown") state = "stopped";
-          if (event.name === "error" && event.data.type === "CursorGone") restart();
+          if (event.data?.type === (event.name === "error" ? "CursorGone" : "erased")) return true;
         }
         on.events(events);
       }
+      return false;
     } finally {
       release();
       ended.signal.removeEventListener("abort", abort);
@@ -139,7 +142,10 @@ export function follow(path, query, on) {
       if (ended.signal.aborted) return;
       try {
         state = state === "stopped" ? state : "lost";
-        await once();
+        if (await once()) {
+          restart();
+          continue;
+        }
       } catch (error) {
         if (ended.signal.aborted) return;
         if (error.status === 410) restart();

@@ -42,7 +42,7 @@ function Line({ one, onPick }) {
         }}
       >
         <span class="title">${one.title || t("untitled")}</span>
-        <time datetime=${new Date(one.updated_at).toISOString()}>${one.state === "running" ? "…" : since(one.updated_at)}</time>
+        <time datetime=${new Date(one.updated_at).toISOString()}>${{ running: "…", waiting: t("waits") }[one.state] || since(one.updated_at)}</time>
       </button>
     </li>
   `;

@@ -1,7 +1,7 @@
 // Where the page is and what it can do there: sign-in, workspace, sessions, the open session, messages on their way.
 
 import { batch, computed, effect, signal } from "@preact/signals";
-import { apply, clear, taken } from "./conversation.js";
+import { apply, asked, clear, taken } from "./conversation.js";
 import { follow, pause, read } from "./events.js";
 import { ask, get, post, randomKey } from "./http.js";
 import { t } from "./words.js";
@@ -69,8 +69,8 @@ export function resend(key) {
 
 /** A refusal in words: what is wrong, and what to do. */
 function said({ message, advice }) {
-  const what = message.charAt(0).toUpperCase() + message.slice(1).replace(/\.$/, "");
-  return advice ? `${what}. ${advice}` : `${what}.`;
+  const sentences = [message, advice].filter(Boolean).map((text) => text.charAt(0).toUpperCase() + text.slice(1).replace(/\.$/, ""));
+  return `${sentences.join(". ")}.`;
 }
 
 /** Send until the server has said that it is durable; every try has the same key, so it is one message however often. */
@@ -140,6 +140,21 @@ export async function stop() {
   }
 }
 
+/** Answer a question; returns null, or what was `said` against it and whether the question is `over`. */
+export async function answer(question, approved, text) {
+  try {
+    await post("api/web/answer", { workspace: workspace.value, question, approved, text });
+    return null;
+  } catch (error) {
+    if (error.status === 401) signedOut();
+    return { said: error.status ? said(error) : t("unreachable"), over: error.status === 409 };
+  }
+}
+
+effect(() => {
+  if (asked.value) spoken.value = `${t("asks")}: ${asked.value.text}`;
+});
+
 // The open session
 
 function remark(frames) {
@@ -152,6 +167,7 @@ function remark(frames) {
     if (frames.at(-1).turn) spoken.value = t("finished");
     refreshSoon();
   }
+  if (frames.some((frame) => frame.type === "question" || frame.type === "settled")) refreshSoon();
 }
 
 function listen(id) {
@@ -165,7 +181,10 @@ function listen(id) {
     state(now) {
       connection.value = now;
     },
-    reset: clear,
+    reset() {
+      clear();
+      refreshSoon();
+    },
     refused(error) {
       if (error.status === 401) return signedOut();
       batch(() => {
@@ -232,13 +251,13 @@ export async function moreSessions() {
   });
 }
 
-let asked = 0;
+let looked = 0;
 
 /** Ask who answers; a model that answers is not asked about again within a minute unless `now`. */
 export async function refreshModels({ now = false } = {}) {
   const found = models.value?.models.find((one) => one.model === models.value.chosen);
-  if (!now && found?.is_model && Date.now() - asked < 60_000) return;
-  asked = Date.now();
+  if (!now && found?.is_model && Date.now() - looked < 60_000) return;
+  looked = Date.now();
   models.value = (await softly(() => get("api/models"))) || models.value;
 }
 

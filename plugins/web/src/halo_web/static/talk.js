@@ -2,9 +2,10 @@
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ModelName, nameOf } from "./answerer.js";
-import { items, running } from "./conversation.js";
+import { asked, items, running } from "./conversation.js";
 import { Icon, Prose, Ring, html } from "./dom.js";
 import { markdown } from "./markdown.js";
+import { Question } from "./question.js";
 import { discard, here, pending, resend, send, session } from "./state.js";
 import { advice, t, timeOf } from "./words.js";
 
@@ -33,7 +34,7 @@ function brief(input) {
 
 function Tool({ data }) {
   const { name, input, result, length, outcome, ms } = data.value;
-  const state = outcome || (running.value ? "running" : "not_run");
+  const state = outcome || (asked.value ? "waiting" : running.value ? "running" : "not_run");
   return html`
     <details class=${`tool ${state}`} data-testid="tool-call" data-tool=${name} data-outcome=${state}>
       <summary>
@@ -88,11 +89,11 @@ function End({ data }) {
   `;
 }
 
-const KINDS = { user: User, answer: Answer, tool: Tool, error: Failure, notice: Notice, discarded: Discarded, resumed: Resumed, end: End };
+const KINDS = { user: User, answer: Answer, tool: Tool, question: Question, error: Failure, notice: Notice, discarded: Discarded, resumed: Resumed, end: End };
 
 function Outgoing({ message }) {
   const { key, text, state, error } = message;
-  const says = { failed: t("notSent"), unsent: t("unsent"), accepted: running.value ? t("queued") : t("sending") };
+  const says = { failed: t("notSent"), unsent: t("unsent"), accepted: t(asked.value ? "behind" : running.value ? "queued" : "sending") };
   return html`
     <article class=${`user outgoing ${state}`} data-testid="message-outgoing" data-state=${state} aria-label=${t("you")}>
       <div>${text}</div>
@@ -147,9 +148,11 @@ function useEnd() {
   const inner = useRef(null);
   const [away, setAway] = useState(false);
   const stick = useRef(true);
+  const top = useRef(0);
   const jump = () => {
     stick.current = true;
     outer.current.scrollTop = outer.current.scrollHeight;
+    top.current = outer.current.scrollTop;
   };
   useLayoutEffect(() => {
     const watch = new ResizeObserver(() => stick.current && jump());
@@ -159,7 +162,9 @@ function useEnd() {
   }, []);
   const onScroll = () => {
     const { scrollTop, scrollHeight, clientHeight } = outer.current;
-    stick.current = scrollHeight - scrollTop - clientHeight < 60;
+    // What has grown since the jump makes the end far too: only a reader goes up.
+    stick.current = scrollHeight - scrollTop - clientHeight < 60 || (stick.current && scrollTop >= top.current);
+    top.current = scrollTop;
     setAway(!stick.current);
   };
   return { outer, inner, away, jump, onScroll };
@@ -169,15 +174,16 @@ export function Conversation() {
   const { outer, inner, away, jump, onScroll } = useEnd();
   const fresh = session.value === null && !pending.value.length;
   const waits = pending.value.filter((one) => one.state !== "failed").length > 0;
+  const works = running.value && !asked.value;
   useLayoutEffect(jump, [session.value, pending.value.length]);
   return html`
     <div class="conversation" ref=${outer} onScroll=${onScroll} onClick=${copy}>
       <div class="column" ref=${inner} role="log" aria-live="off" aria-label=${t("conversation")} data-testid="conversation">
         ${fresh && html`<${Welcome} />`}
         ${items.value.map(({ id, kind, data }) => html`<${KINDS[kind]} key=${id} data=${data} />`)}
-        ${running.value && !waits && html`<${Working} />`}
+        ${works && !waits && html`<${Working} />`}
         ${pending.value.map((message) => html`<${Outgoing} key=${message.key} message=${message} />`)}
-        ${running.value && waits && html`<${Working} />`}
+        ${works && waits && html`<${Working} />`}
       </div>
       ${away &&
       html`<button type="button" class="jump icon-button" onClick=${jump} aria-label=${t("jump")}><${Icon} name="down" /></button>`}

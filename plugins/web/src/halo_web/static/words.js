@@ -34,6 +34,22 @@ const EN = {
   denied: "refused",
   interrupted: "interrupted",
   not_run: "not run",
+  waiting: "waiting",
+  asks: "Your answer is needed",
+  asked: "Question",
+  allow: "Allow",
+  refuse: "Refuse",
+  ownAnswer: "Your own words with the answer (optional)",
+  until: "Unanswered by {time}, it counts as refused.",
+  allowedBy: "Allowed by {by}",
+  refusedBy: "Refused by {by}",
+  refusedSo: "Refused",
+  expired: "Nobody answered in time, so it counts as refused",
+  withWords: "{how}: {text}",
+  waits: "asks you",
+  behind: "Waiting: the agent reads this after the question above is answered",
+  behindAll: "The agent waits for your answer. Messages wait behind the question.",
+  toQuestion: "Show the question",
   cut: "The answer was cut off here.",
   cancelled: "Stopped",
   wasInterrupted: "Interrupted",
@@ -121,6 +137,22 @@ const ZH = {
   denied: "被拒绝",
   interrupted: "被中断",
   not_run: "未运行",
+  waiting: "等待中",
+  asks: "需要你的回答",
+  asked: "问题",
+  allow: "允许",
+  refuse: "拒绝",
+  ownAnswer: "附上你自己的话（可选）",
+  until: "若 {time} 前无人回答，视为拒绝。",
+  allowedBy: "由 {by} 允许",
+  refusedBy: "由 {by} 拒绝",
+  refusedSo: "已拒绝",
+  expired: "没有人及时回答，视为拒绝",
+  withWords: "{how}：{text}",
+  waits: "等你回答",
+  behind: "等待中：上面的问题得到回答后，智能体才会读到这条消息",
+  behindAll: "智能体在等你的回答，消息排在问题之后。",
+  toQuestion: "查看问题",
   cut: "回答在这里中断。",
   cancelled: "已停止",
   wasInterrupted: "已中断",
@@ -193,6 +225,13 @@ export function advice(kind) {
 const clock = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit" });
 const day = new Intl.DateTimeFormat(language, { month: "short", day: "numeric" });
 const relative = new Intl.RelativeTimeFormat(language, { numeric: "auto", style: "short" });
+
+const moment = new Intl.DateTimeFormat(language, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+
+/** The time, with the day unless it is today. */
+export function momentOf(at) {
+  return new Date(at).toDateString() === new Date().toDateString() ? timeOf(at) : moment.format(at);
+}
 
 export function timeOf(at) {
   return clock.format(at);
