@@ -19,7 +19,7 @@ from halo_kernel import PluginFailed, Section, hook, hookspecs
 from halo_kernel.hooks import Hooks
 from halo_kernel.plugins import Plugin, Plugins
 from halo_kernel.settings import AgentSettings, PluginSettings
-from halo_kernel.sites import read_sets, site_folders
+from halo_kernel.sites import add_sites, read_sets
 
 HEALTHY = """
 from halo_kernel import Section, hook
@@ -337,12 +337,16 @@ def test_the_first_copy_on_the_path_counts(zoo: Zoo, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "1", "1 2 3", "\ufffd 1"])
-def test_a_pointer_that_is_no_pointer_is_the_empty_set(tmp_path: Path, text: str) -> None:
+def test_a_pointer_that_is_no_pointer_is_the_empty_set(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever stands in the file, discovery goes on with what the environment has."""
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "current").write_text(text)
+    monkeypatch.setattr(sys, "path", ["/environment", str(tmp_path / "plugins" / "7")])
+    add_sites(tmp_path)
     assert read_sets(tmp_path) == (0, 0)
-    assert site_folders(tmp_path) == [str(tmp_path / "plugins")]
+    assert sys.path == ["/environment", str(tmp_path / "plugins")]
 
 
 # what a person wants

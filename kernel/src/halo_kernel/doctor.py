@@ -23,7 +23,7 @@ _CLOCK_SLACK = 60_000
 async def examine(kernel: Kernel) -> Sequence[HealthCheck]:
     """Return what is to be said of a running kernel, its plugins' own reports among it."""
     found: list[HealthCheck] = []
-    for check in (_clock, _databases, _settings, _models, _reports, _plugins):  # a report that fails shows in the last
+    for check in (_clock, _databases, _reports):
         try:
             found += [each async for each in check(kernel)]
         except Exception as error:
@@ -61,32 +61,6 @@ async def _databases(kernel: Kernel) -> AsyncIterator[HealthCheck]:
         yield _check("databases", f"{text}, {free / 1024**3:.1f} GB free", advice)
 
 
-async def _settings(kernel: Kernel) -> AsyncIterator[HealthCheck]:
-    for each in kernel.settings.at().findings:
-        text = f"{each.text} (line {each.line})" if each.line else each.text
-        yield _check("settings", text, "correct it in settings.yaml")
-
-
-async def _models(kernel: Kernel) -> AsyncIterator[HealthCheck]:
-    offers, chosen, why = await kernel.models()
-    if chosen is None:
-        text, _, advice = why.partition(": ")
-        yield _check("models", text, advice)
-    else:
-        what = f"{chosen.model} answers" if chosen.is_model else "none is running, and built-in rules answer"
-        ready = ", ".join(offer.model for offer in offers if offer.ready)
-        yield _check("models", f"{what}: {why} (ready: {ready})")
-
-
 async def _reports(kernel: Kernel) -> AsyncIterator[HealthCheck]:
     for _, each in await kernel.hooks.gather(hookspecs.report_health, host=kernel.host):
         yield each
-
-
-async def _plugins(kernel: Kernel) -> AsyncIterator[HealthCheck]:
-    rows = kernel.plugins.list()
-    yield _check("plugins", f"loaded: {', '.join(each.name for each in rows if each.state == 'loaded')}")
-    for each in rows:
-        if each.state not in ("loaded", "disabled"):
-            text = f"{each.name} ({each.distribution} {each.version}) is {each.state}: {each.reason}"
-            yield _check("plugins", text, each.advice or "`halo plugins check` says more")

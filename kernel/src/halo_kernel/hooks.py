@@ -134,16 +134,13 @@ class Hooks:
 
     async def gather(self, spec: Collected[P, T], *args: P.args, **kwargs: P.kwargs) -> list[tuple[str, T]]:
         """Return what all plugins provide, with the plugin's name, ordered by it."""
-        return await self._gather(spec, args, kwargs)
+        return await self._gather(self._calls(spec, args, kwargs))
 
     async def gather_all(self, spec: Collected[P, T], *args: P.args, **kwargs: P.kwargs) -> list[tuple[str, T]]:
         """Return what all plugins provide, or raise the first `PluginFailed` once all have been asked."""
-        return await self._gather(spec, args, kwargs, strict=True)
+        return await self._gather(self._calls(spec, args, kwargs), strict=True)
 
-    async def _gather(
-        self, spec: Spec, args: tuple[object, ...], kwargs: Mapping[str, object], *, strict: bool = False
-    ) -> list[Any]:
-        calls = self._calls(spec, args, kwargs)
+    async def _gather(self, calls: Sequence[_Call], *, strict: bool = False) -> list[Any]:
         answers = await self._ask_all(calls, self.budget)
         failures = self._blame(answers, strict=strict)
         given = [(call.plugin, answer) for call, answer in zip(calls, answers, strict=True) if answer not in failures]

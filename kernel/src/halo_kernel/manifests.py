@@ -13,7 +13,7 @@ from typing import Literal, cast
 
 import msgspec
 from msgspec import Struct
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 
 from .errors import BadFile, NotFound
 
@@ -39,6 +39,9 @@ class Manifest(Struct, frozen=True, kw_only=True):
     reload: Literal["live", "restart"] = "live"
     unknown: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        SpecifierSet(self.kernel)
+
     def allows(self, version: str) -> bool:
         """Tell whether a kernel of this version is in the range; its pre-releases are."""
         return SpecifierSet(self.kernel).contains(version, prereleases=True)
@@ -50,23 +53,19 @@ def read_manifest(module: str) -> Manifest:
     Raises `NotFound` when the package or its `halo.toml` is missing, `BadFile` with path, line and key.
     """
     path, text = _located(module.partition(".")[0])
+    known = {*Manifest.__struct_fields__} - {"unknown"}
     try:
         table = tomllib.loads(text)
+        strange = sorted(table.keys() - known)
+        unknown = [f"{path}:{_line(text, key)}: unknown key {key}{suggest(key, known)}" for key in strange]
+        return msgspec.convert({**table, "unknown": unknown}, Manifest)
     except tomllib.TOMLDecodeError as error:
-        found = re.search(r"line (\d+)", str(error))
-        raise BadFile(f"{path}: {error}", path=path, line=int(found[1]) if found else 0) from error
-    fields = set(Manifest.__struct_fields__) - {"unknown"}
-    extra = sorted(table.keys() - fields)
-    unknown = [f"{path}:{_line(text, key)}: unknown key {key}{suggest(key, fields)}" for key in extra]
-    try:
-        manifest = msgspec.convert({**table, "unknown": unknown}, Manifest)
-        SpecifierSet(manifest.kernel)
-    except (InvalidSpecifier, msgspec.ValidationError) as error:
+        raise BadFile(f"{path}: {error}", path=path) from error
+    except msgspec.ValidationError as error:
         found = re.search(r"field `(\w+)`|\$\.(\w+)", str(error))
         key = found[1] or found[2] if found else "kernel"
         line = _line(text, key)
         raise BadFile(f"{path}:{line}: {key}: {error}", path=path, line=line, field=key) from error
-    return manifest
 
 
 def _located(package: str) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from .sites import Wanted, find_distributions
 GROUP = "halo.plugins"
 IMPORT_BUDGET = 10.0
 Names = Collection[str]
+_log = logger("plugins")
 _OURS = os.path.dirname(__file__) + os.sep
 PluginState = Literal["loaded", "degraded", "disabled", "incompatible", "failed", "missing"]
 
@@ -67,7 +68,6 @@ class Plugins:
         self._budget = import_budget
         self._path = path
         self._rows: list[Plugin] = []
-        self._log = logger("plugins")
 
     def list(self) -> Sequence[Plugin]:
         """Return all plugins known to this process, by name."""
@@ -82,19 +82,15 @@ class Plugins:
 
         Never raises for a broken plugin, unless `strict`: then the first is raised as `PluginFailed`.
         """
-        chosen, strict, without = settings or PluginSettings(), wanted.get("strict", False), wanted.get("without", ())
-        for name, module in wanted.get("extra", {}).items():
-            self._keep(
-                self._registered(Plugin(name=name, distribution="halo-kernel", version=__version__), module), strict
-            )
-        for plugin in self._checked(chosen, wanted) if wanted.get("discover", True) else ():
-            self._keep(self._loaded(plugin), strict)
-        known = {row.name for row in self._rows}
-        for name in sorted({*(wanted.get("only") or ()), *chosen.enabled} - known):
-            reason = f"asked for and not installed{suggest(name, known)}"
-            self._keep(Plugin(name=name).stopped(reason, f"pip install halo-{name}", "missing"), strict)
-        for name in sorted(set(without) - known):
-            self._log.warning("--without names a plugin that is not installed" + suggest(name, known), plugin=name)
+        for plugin in self._outcomes(settings or PluginSettings(), wanted):
+            self._rows.append(plugin)
+            if plugin.state in ("loaded", "disabled"):
+                continue
+            message, whose = f"plugin '{plugin.name}' was not loaded: {plugin.reason}", {"plugin": plugin.name}
+            facts = {"state": plugin.state, "distribution": plugin.distribution, "version": plugin.version}
+            _log.error(message, **whose, **facts, advice=plugin.advice)
+            if wanted.get("strict"):
+                raise PluginFailed(message, **whose, hook="load", advice=plugin.advice)
 
     def degrade(self, failure: PluginFailed) -> None:
         """Show that a loaded plugin has failed in a hook."""
@@ -105,6 +101,18 @@ class Plugins:
                 leave = f"if it stays so, start without it: --without {row.name}"
                 reason, advice = _lacking(row, failure.__cause__) or (reason, failure.advice or leave)
                 self._rows[at] = row.stopped(reason, advice, "degraded")
+
+    def _outcomes(self, settings: PluginSettings, wanted: Wanted) -> Iterator[Plugin]:
+        """Load one plugin after the other and yield what became of it; then those that are not there."""
+        for name, module in wanted.get("extra", {}).items():
+            yield self._registered(Plugin(name=name, distribution="halo-kernel", version=__version__), module)
+        yield from map(self._loaded, self._checked(settings, wanted) if wanted.get("discover", True) else ())
+        known = {row.name for row in self._rows}
+        for name in sorted({*(wanted.get("only") or ()), *settings.enabled} - known):
+            reason = f"asked for and not installed{suggest(name, known)}"
+            yield Plugin(name=name).stopped(reason, f"pip install halo-{name}", "missing")
+        for name in sorted({*wanted.get("without", ())} - known):
+            _log.warning("--without names a plugin that is not installed" + suggest(name, known), plugin=name)
 
     # before the import
 
@@ -123,7 +131,7 @@ class Plugins:
         if plugin.state != "loaded":
             return plugin
         for warning in plugin.unknown:
-            self._log.warning(warning, plugin=plugin.name)
+            _log.warning(warning, plugin=plugin.name)
 
         def attempt() -> tuple[object, BaseException | None]:
             try:
@@ -138,7 +146,7 @@ class Plugins:
             reason = f"its import took longer than {self._budget:g} s"
             return plugin.stopped(reason, f"start without it: --without {plugin.name}")
         if error is not None:
-            self._log.debug("import failed", plugin=plugin.name, exc_info=error)
+            _log.debug("import failed", plugin=plugin.name, exc_info=error)
             reason = f"its import failed: {type(error).__name__}: {error}{_place(error)}"
             advice = f"install {plugin.distribution} again, or start without it: --without {plugin.name}"
             return plugin.stopped(*(_lacking(plugin, error) or (reason, advice)))
@@ -170,16 +178,6 @@ class Plugins:
                     yield function, f"{hook} {fault}"
             elif hook not in optional:
                 yield function, f"there is no hook {hook}{suggest(hook, specs)}"
-
-    def _keep(self, plugin: Plugin, strict: bool) -> None:
-        self._rows.append(plugin)
-        if plugin.state in ("loaded", "disabled"):
-            return
-        message, whose = f"plugin '{plugin.name}' was not loaded: {plugin.reason}", {"plugin": plugin.name}
-        facts = {"state": plugin.state, "distribution": plugin.distribution, "version": plugin.version}
-        self._log.error(message, **whose, **facts, advice=plugin.advice)
-        if strict:
-            raise PluginFailed(message, **whose, hook="load", advice=plugin.advice)
 
 
 _SINGLE: Mapping[str, Callable[[Plugin], Names]] = {

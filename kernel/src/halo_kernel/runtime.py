@@ -143,7 +143,7 @@ class Kernel:
         if (names := environment.get("HALO_PLUGINS")) is not None:
             wanted.setdefault("only", names.replace(",", " ").split())
         plugins, strict = Plugins(), wanted.get("strict", False)
-        wanted["extra"] = {_ENGINE: _engine(), **wanted.get("extra", {})}
+        wanted["extra"] = {_ENGINE: _Engine(), **wanted.get("extra", {})}
         plugins.load(bare.of(PluginSettings), **wanted)
         kernel = cls(home, clock=clock or SystemClock(), plugins=plugins, settings=bare, strict=strict)
         kernel.stopping = stopping or kernel.stopping
@@ -348,10 +348,6 @@ class _Engine:
         from .sqlite import SqliteStorage
 
         return [SqliteStorage()]
-
-
-def _engine() -> object:
-    return _Engine()
 
 
 def _chosen(engines: Sequence[Storage]) -> Storage:

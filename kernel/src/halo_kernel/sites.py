@@ -48,17 +48,11 @@ def read_sets(home: Path) -> tuple[int, int]:
         return 0, 0
 
 
-def site_folders(home: Path) -> Sequence[str]:
-    """Return the folders of a home that come after those of the environment."""
-    folder = home / FOLDER
-    return [path for path in (str(folder / str(read_sets(home)[0])), str(folder)) if os.path.isdir(path)]
-
-
 def add_sites(home: Path) -> None:
     """Let this process import what is installed in a home, where the environment has nothing of that name."""
     folder = str(home / FOLDER)
-    sys.path[:] = [path for path in sys.path if path != folder and os.path.dirname(path) != folder]  # a former set
-    sys.path += site_folders(home)
+    others = [path for path in sys.path if path != folder and os.path.dirname(path) != folder]  # without a former set
+    sys.path[:] = [*others, *filter(os.path.isdir, (f"{folder}/{read_sets(home)[0]}", folder))]
 
 
 def find_distributions(group: str, path: Sequence[str]) -> Mapping[str, Distribution]:

@@ -146,6 +146,23 @@ def test_a_database_that_cannot_be_opened(home: Path, broken: str) -> None:
     assert checks["home"]["ok"]
 
 
+def test_settings_that_nobody_knows(home: Path) -> None:
+    """An unknown key is named with its line."""
+    ensure_home(home)
+    (home / "secrets" / "settings.yaml").write_text("server:\n  prot: 1\n")
+    found = bad(examine_kernel())["settings"]
+    assert "server.prot" in found.text and "line 2" in found.text
+
+
+def test_a_plugin_that_is_not_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was asked for and is missing is named with what to install; the other checks are shown."""
+    monkeypatch.setenv("HALO_PLUGINS", "slck")
+    checks = examine_kernel()
+    found = bad(checks)["plugins"]
+    assert "slck" in found.text and "is missing" in found.text and found.advice == "pip install halo-slck"
+    assert {"clock", "databases", "models", "plugins"} <= {check.name for check in checks}
+
+
 def test_a_new_home_is_made_and_well(home: Path) -> None:
     """Where nothing is yet, the command sets it up as any other does, and finds what to do next."""
     code, checks = run()

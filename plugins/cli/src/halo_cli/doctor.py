@@ -11,8 +11,9 @@ import shutil
 import socket
 import stat
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import convert, to_builtins
 
@@ -31,6 +32,7 @@ from .progress import waiting
 from .terminal import answer
 from .workspaces import reach
 
+T = TypeVar("T")
 PATIENCE = 30.0
 LOW_DISK = 200 * 1024 * 1024
 Said = tuple[str, str]  # what was found, and what to do if that is not well, else ''
@@ -55,40 +57,39 @@ def command(argv: Sequence[str]) -> int:
 
 def examine_kernel() -> Sequence[HealthCheck]:
     """Return what the home's server says of itself, else a kernel of our own, else why there is none."""
+    found: list[HealthCheck] = []
     try:
         with reach() as client, waiting("Looking"):
-            return _asked(client)
+            asking = threading.Thread(target=_ask, args=(client, found), name="halo.doctor", daemon=True)
+            asking.start()
+            asking.join(PATIENCE)
+            if asking.is_alive():
+                raise Stopping("the server does not answer", advice="`halo stop --force` ends it")
     except Exception as error:
-        return [_failed("kernel", error)]
+        found.append(_failed("kernel", error))
+    return found
 
 
-def _asked(client: Client) -> Sequence[HealthCheck]:
-    """Return what a kernel answers within `PATIENCE`. Raises `Stopping`."""
-    answers: list[Sequence[HealthCheck]] = []
-
-    def ask() -> None:
-        try:
-            answers.append(convert(client.get("/api/doctor")["checks"], list[HealthCheck]))
-        except Exception as error:
-            answers.append([_failed("kernel", error)])
-
-    asking = threading.Thread(target=ask, name="halo.doctor", daemon=True)
-    asking.start()
-    asking.join(PATIENCE)
-    if not answers:
-        raise Stopping("the server does not answer", advice="`halo stop --force` ends it")
-    return answers[0]
+def _ask(client: Client, found: list[HealthCheck]) -> None:
+    try:
+        found += convert(client.get("/api/doctor")["checks"], list[HealthCheck])
+    except Exception as error:
+        found.append(_failed("kernel", error))
+    for check in (_settings, _models, _plugins):  # a plugin whose report failed shows in the last
+        found += _examined(check, client)
 
 
 def examine_home(home: Path) -> Sequence[HealthCheck]:
     """Return what is to be said of a home, whatever state it is in; a check that fails says so."""
-    found: list[HealthCheck] = []
-    for check in (_versions, _home, _disk, _server, _port):
-        try:
-            found += [_check(check.__name__, said) for said in check(home)]
-        except Exception as error:
-            found.append(_failed(check.__name__, error))
-    return found
+    return [each for check in (_versions, _home, _disk, _server, _port) for each in _examined(check, home)]
+
+
+def _examined(check: Callable[[T], Iterator[Said]], what: T) -> Iterator[HealthCheck]:
+    try:
+        for said in check(what):
+            yield _check(check.__name__, said)
+    except Exception as error:
+        yield _failed(check.__name__, error)
 
 
 def _check(name: str, said: Said) -> HealthCheck:
@@ -98,6 +99,9 @@ def _check(name: str, said: Said) -> HealthCheck:
 def _failed(name: str, error: Exception) -> HealthCheck:
     text = error.message if isinstance(error, HaloError) else f"{type(error).__name__}: {error}"
     return _check(name, (text, getattr(error, "advice", "") or "correct what it names, then look again"))
+
+
+# of a home
 
 
 def _versions(home: Path) -> Iterator[Said]:
@@ -140,3 +144,32 @@ def _port(home: Path) -> Iterator[Said]:
             yield f"{where} is free", ""
     except OSError as error:
         yield f"{where}: {error.strerror}", "stop the program that has it, or set server.port, to 0 for a free one"
+
+
+# of a kernel
+
+
+def _settings(client: Client) -> Iterator[Said]:
+    for each in client.get("/api/settings")["findings"]:
+        yield f"{each['text']} (line {each['line']})" if each["line"] else each["text"], "correct it in settings.yaml"
+
+
+def _models(client: Client) -> Iterator[Said]:
+    status = client.get("/api/models")
+    chosen = next((each for each in status["models"] if each["model"] == status["chosen"]), None)
+    if chosen is None:
+        text, _, advice = status["reason"].partition(": ")
+        yield text, advice
+    else:
+        what = f"{chosen['model']} answers" if chosen["is_model"] else "none is running, and built-in rules answer"
+        ready = ", ".join(each["model"] for each in status["models"] if each["ready"])
+        yield f"{what}: {status['reason']} (ready: {ready})", ""
+
+
+def _plugins(client: Client) -> Iterator[Said]:
+    rows = client.get("/api/server")["plugins"]
+    yield f"loaded: {', '.join(each['name'] for each in rows if each['state'] == 'loaded')}", ""
+    for each in rows:
+        if each["state"] not in ("loaded", "disabled"):
+            whose = f"{each['name']} ({each['distribution']} {each['version']})"
+            yield f"{whose} is {each['state']}: {each['reason']}", each["advice"] or "`halo plugins check` says more"
