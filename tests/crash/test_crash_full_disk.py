@@ -205,8 +205,8 @@ def spilling(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """Whether transactions are larger than the cache, so that they are written before they end."""
     journal_mode = Connection.journal
 
-    def patched(connection: Connection, mode: str) -> None:
-        journal_mode(connection, mode)
+    def patched(connection: Connection) -> None:
+        journal_mode(connection)
         if request.param:
             connection.command(request.param)
 

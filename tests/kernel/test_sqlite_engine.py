@@ -8,16 +8,18 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
-from halo_kernel import BadInput, Migration, Place, StorageUnavailable, Tx
+from halo_kernel import BadInput, Database, Migration, Place, StorageUnavailable, Tx
 from halo_kernel.sqlite import SqliteStorage, is_own_file
 from halo_kernel.sqlite.engine import SqliteDatabase
-from halo_kernel.testing.rehearsal import Rehearsed
+from halo_kernel.testing import FaultyStorage
 
 SCHEMA = """
 CREATE TABLE kv(key TEXT PRIMARY KEY, value);
@@ -64,7 +66,7 @@ def _keys(tx: Tx) -> list[str]:
     return [row[0] for row in tx.execute("SELECT key FROM kv ORDER BY key")]
 
 
-async def batch(database: SqliteDatabase, *functions: Callable[[Tx], Any]) -> list[Any]:
+async def batch(database: Database, *functions: Callable[[Tx], Any]) -> list[Any]:
     """Write all of them in one batch: they wait while the writer is busy."""
     go = threading.Event()
     busy = asyncio.ensure_future(database.write(lambda _: go.wait(10)))
@@ -296,6 +298,23 @@ async def test_close_finishes_what_was_accepted(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.glob("halo.db*")] == ["halo.db"], "all is in the one file"
 
 
+class LateQueue(SimpleQueue[Any]):
+    """A queue whose writers go on long after a reader has what they put."""
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        super().put(item)
+        time.sleep(0.05)
+
+
+async def test_closing_ends_however_late_its_caller_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing comes to its end, though all that was accepted is done before the caller takes its next breath."""
+    monkeypatch.setattr("halo_kernel.sqlite.engine.SimpleQueue", LateQueue)
+    for use in (0, 1, 3):
+        database = await _open(tmp_path)
+        await asyncio.gather(*(database.write(lambda _: None) for _ in range(use)))
+        await asyncio.wait_for(database.close(), 10)
+
+
 async def test_close_leaves_no_thread_and_no_descriptor(tmp_path: Path) -> None:
     """Opening and closing many times gains nothing."""
 
@@ -397,8 +416,8 @@ async def test_a_file_that_goes_away_is_noticed(tmp_path: Path) -> None:
 
 
 async def test_run_twice_finds_impure_functions(tmp_path: Path) -> None:
-    """With a rehearsal, what gives something else the second time is refused; what is pure works as ever."""
-    database = await _open(tmp_path, rehearsal=Rehearsed)
+    """In the kit's storage what gives something else the second time is refused; what is pure works as ever."""
+    database = await FaultyStorage().open(Place(name="halo", scope="workspace", directory=tmp_path), MIGRATIONS)
     calls: list[int] = []
 
     def counts(tx: Tx) -> str:

@@ -171,7 +171,7 @@ async def test_a_write_that_is_too_long_fails_ours_whole(
     tmp_path: Path, hold: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond the limit each waiting write fails by name of the file, none of it is there, and later ones work."""
-    monkeypatch.setattr("halo_kernel.sqlite.threads.BUSY_SECONDS", 0.4)
+    monkeypatch.setattr("halo_kernel.sqlite.connection.BUSY_SECONDS", 0.4)
     database = await _open(tmp_path)
     holder = await hold()
     began = time.monotonic()

@@ -161,7 +161,7 @@ async def test_files_that_are_no_database(tmp_path: Path) -> None:
     with pytest.raises(StorageUnavailable, match="no file"):
         await _open(tmp_path, [FIRST])
     (tmp_path / "a file").write_text("")
-    with pytest.raises(StorageUnavailable, match="cannot be opened or made"):
+    with pytest.raises(StorageUnavailable, match=r"halo\.db cannot be used"):
         await _open(tmp_path / "a file" / "below", [FIRST])
 
 

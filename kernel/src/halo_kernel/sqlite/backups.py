@@ -5,78 +5,47 @@ Before an update the engine keeps one beside the database, `<file>.backup-<n>`; 
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import apsw
 
-from ..errors import StorageUnavailable
 from ..log import logger
 from ..secrets import PRIVATE_FILE, replacing
-from .connection import Connection, unavailable
+from .connection import Connection
+from .files import unavailable
 
-KEPT = 3
 _PAGES = 256  # a step: what a write waits for
 _SAID_SECONDS = 10.0
 
 
-class Copy:
-    """A copy to `target` in the making; each call is a step of it and returns whether it was the last.
-
-    `progress` is called on the loop where the copy was asked for.
-    """
-
-    def __init__(self, target: Path, progress: Callable[[int, int], object] | None, *, alone: bool) -> None:
-        self._target = target
-        self._progress = progress
-        self._loop = asyncio.get_running_loop()
-        self._alone = alone
-        self._steps: Generator[tuple[int, int]] | None = None
-        self.abandoned = False
-
-    def __call__(self, connection: Connection) -> bool:
-        """Copy some pages of the writer's database."""
-        self._steps = self._steps or copying(connection, self._target, alone=self._alone)
-        if self.abandoned:
-            self._steps.close()
-        pages = next(self._steps, None)
-        if pages is not None and self._progress is not None:
-            self._loop.call_soon_threadsafe(self._progress, *pages)
-        return pages is None
-
-
-def copying(connection: Connection, target: Path, *, alone: bool) -> Generator[tuple[int, int]]:
+def copying(connection: Connection, target: Path) -> Generator[tuple[int, int]]:
     """Copy a database in steps; after each, yield how many pages of how many are copied.
 
-    The copy is of one moment, as a connection of its own sees it. `alone` there can be none: it is the writer's, and
+    The copy is of one moment, as a connection of its own sees it. Alone there can be none: it is the writer's, and
     what that writes between two steps is in the copy (https://sqlite.org/backup.html).
     """
     try:
         with ExitStack() as stack:
             source = connection
-            if not alone:
-                source = stack.enter_context(closing(Connection(connection.path, reads=True, busy_seconds=1)))
+            if not connection.alone:
+                source = stack.enter_context(closing(Connection(connection.path, reads=True)))
                 source.command("BEGIN")
                 source.command("SELECT 1 FROM sqlite_schema")  # the moment
             draft = stack.enter_context(replacing(target, mode=PRIVATE_FILE))
-            copy = stack.enter_context(closing(Connection(draft, busy_seconds=0)))
-            copy.command("PRAGMA journal_mode=OFF")
+            copy = stack.enter_context(closing(Connection(draft)))
             copy.command("PRAGMA synchronous=OFF")  # `replacing` syncs it once
-            with source.copy_to(copy) as backup:
+            with copy.raw.backup("main", source.raw, "main") as backup:
                 while not backup.step(_PAGES):
                     yield backup.page_count - backup.remaining, backup.page_count
             copy.command("PRAGMA journal_mode=MEMORY")  # not WAL, so that the one file is all
-    except apsw.Error as error:
-        blamed = connection.path if isinstance(error, apsw.CorruptError) else target
-        raise unavailable(blamed, error) from error
-    except OSError as error:
-        raise StorageUnavailable(f"{target} cannot be written: {error.strerror}.") from error
+    except (apsw.Error, OSError) as error:
+        raise unavailable(connection.path if isinstance(error, apsw.CorruptError) else target, error) from error
 
 
-def keep(connection: Connection, *, alone: bool) -> Path:
+def keep(connection: Connection) -> Path:
     """Copy a database to the next number beside it, remove all but the last three, and return the copy's path.
 
     The caller sees to it that nobody else does so at the same time.
@@ -87,11 +56,11 @@ def keep(connection: Connection, *, alone: bool) -> Path:
     numbers = sorted(int(name) for name in names if name.isdecimal())
     target, *old = (path.with_name(f"{path.name}.backup-{n}") for n in (max(numbers, default=0) + 1, *numbers))
     said = time.monotonic()
-    for copied, pages in copying(connection, target, alone=alone):
+    for copied, pages in copying(connection, target):
         if time.monotonic() - said >= _SAID_SECONDS:
             said = time.monotonic()
             logger("storage").warning("copying before an update", path=str(path), percent=100 * copied // pages)
-    _remove(old[: 1 - KEPT])
+    _remove(old[:-2])
     return target
 
 

@@ -1,4 +1,4 @@
-"""Waking waiters of this process: topics, and the bells that listen to them."""
+"""Waking waiters of this process: bells, each of which listens to a topic."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from ..errors import StorageUnavailable
 
 
 class SqliteBell:
-    """Wakes a waiter on the loop where it was made. Rings between two waits are merged into one."""
+    """Wakes a waiter on the loop where it was made. Rings between two waits are merged into one.
 
-    def __init__(self, bells: Bells, topic: str) -> None:
+    `bells` are those that listen; any thread adds, removes and rings, since each of these is one call.
+    """
+
+    def __init__(self, bells: set[SqliteBell], topic: str) -> None:
         self.topic = topic
         self._bells = bells
         self._loop = asyncio.get_running_loop()
@@ -29,7 +32,7 @@ class SqliteBell:
         self._rung.clear()
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening; who waits is woken."""
         self._bells.discard(self)
         self.ring()
 
@@ -37,18 +40,3 @@ class SqliteBell:
         """Wake the waiter; from any thread. A loop that is closed has none."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._rung.set)
-
-
-class Bells(set[SqliteBell]):
-    """The bells of one database that listen; any thread adds, removes and rings, since each of these is one call."""
-
-    def ring(self, topic: str | None = None) -> None:
-        """Ring the bells of a topic, of all topics for None."""
-        for bell in tuple(self):
-            if topic in (None, bell.topic):
-                bell.ring()
-
-    def close(self) -> None:
-        """End all listening; who waits is woken."""
-        for bell in tuple(self):
-            bell.close()

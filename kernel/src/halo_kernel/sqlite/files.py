@@ -1,4 +1,4 @@
-"""Where a database lies, and which files of this process nobody else may open.
+"""Where a database lies, which files of this process nobody else may open, and what is wrong with one.
 
 Closing any descriptor of a database's file drops the locks that SQLite holds on it in this process
 (https://sqlite.org/howtocorrupt.html, 2.2), so every function that opens paths for others asks `is_own_file`.
@@ -11,12 +11,32 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+import apsw
+
 from ..contracts import Place
 from ..errors import BadInput, StorageUnavailable
 
-SUFFIXES = ("", "-wal", "-shm", "-journal")
 OPEN: list[str] = []  # the databases that this process has open, one entry an opening; each change is one call
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_OTHERS = "See which process has it open; on a network file system only one can have it."
+_OWNER = "Check the owner and the permissions of the file and its folder."
+_FAILURES: dict[type[Exception], tuple[str, str]] = {
+    apsw.BusyError: ("is in use by another process and did not become free", _OTHERS),
+    apsw.ProtocolError: ("cannot be locked", _OTHERS),
+    apsw.FullError: ("cannot grow: the disk is full", "Free some space; nothing was written."),
+    apsw.IOError: ("cannot be read or written: the disk reported an error", ""),
+    apsw.ReadOnlyError: ("is not writable", _OWNER),
+    apsw.CantOpenError: ("cannot be opened", _OWNER),
+    apsw.CorruptError: ("is damaged", "Restore it from a backup."),
+    apsw.NotADBError: ("is not a database", ""),
+}
+FAILURES = tuple(_FAILURES)
+
+
+def unavailable(path: Path, error: Exception) -> StorageUnavailable:
+    """Return the error that callers see; the file's name is in the sentence, and what to do beside it."""
+    sentence, advice = _FAILURES.get(type(error), ("cannot be used", ""))
+    return StorageUnavailable(f"The database {path} {sentence} ({error}).", advice=advice)
 
 
 def prepare(place: Place) -> Path:
@@ -24,9 +44,9 @@ def prepare(place: Place) -> Path:
     if not _NAME.fullmatch(place.name):
         raise BadInput(f"{place.name!r} is no name of a database: letters, digits, '.', '_', '-'.", field="name")
     secret = place.scope == "secret"
+    path = Path(os.path.realpath(place.directory)) / f"{place.name}.db"
     try:
-        place.directory.mkdir(mode=0o700 if secret else 0o777, parents=True, exist_ok=True)
-        path = Path(os.path.realpath(place.directory)) / f"{place.name}.db"
+        path.parent.mkdir(mode=0o700 if secret else 0o777, parents=True, exist_ok=True)
         if path.is_symlink() or (path.exists() and not path.is_file()):
             raise StorageUnavailable(f"{path} is a link or no file; a database is opened only where it lies.")
         with suppress(FileExistsError):  # an existing file may be open here: no descriptor of it is closed
@@ -35,28 +55,16 @@ def prepare(place: Place) -> Path:
             path.parent.chmod(0o700)
             path.chmod(0o600)
     except OSError as error:
-        raise StorageUnavailable(
-            f"{place.directory}/{place.name}.db cannot be opened or made: {error.strerror}."
-        ) from error
+        raise unavailable(path, error) from error
     return path
 
 
 def identity(path: str | Path | int) -> tuple[int, int] | None:
     """Return (device, inode) of what a path or descriptor leads to, None when there is nothing."""
-    try:
+    with suppress(OSError, ValueError):
         found = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    return found.st_dev, found.st_ino
-
-
-def check_identity(path: Path, wanted: tuple[int, int] | None) -> None:
-    """Raise `StorageUnavailable` unless the path still leads to the file that it led to."""
-    if identity(path) != wanted:
-        raise StorageUnavailable(
-            f"The database {path} was moved or removed while it was open.",
-            advice="Stop Halo and start it again; what was in the database is gone with it.",
-        )
+        return found.st_dev, found.st_ino
+    return None
 
 
 def is_own_file(path: str | Path | int) -> bool:
@@ -65,14 +73,10 @@ def is_own_file(path: str | Path | int) -> bool:
     Files are compared by device and inode, so links of both kinds are seen through. `-wal`, `-shm` and `-journal` are
     included, whether they exist at this moment or not.
     """
-    names = [name + suffix for name in set(OPEN) for suffix in SUFFIXES]
+    names = [name + suffix for name in set(OPEN) for suffix in ("", "-wal", "-shm", "-journal")]
     wanted = identity(path)
     if wanted is not None:
         return any(identity(name) == wanted for name in names)
     if isinstance(path, int) or "\0" in str(path):
         return False
-    folder, name = os.path.split(os.path.realpath(path))
-    parent = identity(folder)
-    return parent is not None and any(
-        name.casefold() == own.casefold() and identity(place) == parent for place, own in map(os.path.split, names)
-    )
+    return os.path.realpath(path).casefold() in map(str.casefold, names)

@@ -1,4 +1,4 @@
-"""Functions on their way to a connection's thread, and their outcomes on the way back."""
+"""Functions on their way to a connection's thread, and how they ended on the way back."""
 
 from __future__ import annotations
 
@@ -8,52 +8,42 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
+Kind = Literal["write", "read", "step"]
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+
+@dataclass(eq=False, kw_only=True)
 class Job:
-    """One function, and the future that its caller waits for on its own loop.
+    """One function, how its last run ended, and a future of its caller's loop that is done when the caller may know.
 
-    A "step" gets the writer's connection, and runs again after what waits until it returns something true.
+    A "step" is a generator, which goes on after what waits until it is exhausted.
     """
 
-    fn: Callable[[Any], Any]
-    future: asyncio.Future[Any]
-    kind: Literal["write", "read", "step"]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Outcome:
-    """How a function ended: its result, or what its caller gets raised."""
-
+    fn: Any
+    kind: Kind
+    told: asyncio.Future[None]
     result: Any = None
-    error: BaseException | None = None
+    error: Exception | None = None
+
+    def run(self, call: Callable[[Any], Any]) -> None:
+        """Give the function to `call` and keep how that ended. What would end the caller's task or loop is wrapped."""
+        self.result = self.error = None
+        try:
+            self.result = call(self.fn)
+        except Exception as error:
+            self.error = error
+        except BaseException as error:
+            self.error = RuntimeError(f"The function given to the database raised {error!r}.")
+            self.error.__cause__ = error
 
 
-def attempt(run: Callable[[], Any]) -> Outcome:
-    """Run something and keep how it ended. What a future would take for something else is wrapped."""
-    try:
-        return Outcome(result=run())
-    except BaseException as error:
-        if isinstance(error, Exception) and not isinstance(error, StopIteration):
-            return Outcome(error=error)
-        wrapped = RuntimeError(f"The function given to the database raised {error!r}.")
-        wrapped.__cause__ = error
-        return Outcome(error=wrapped)
-
-
-def deliver(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> None:
-    """Hand outcomes to their callers: one wake-up a loop. A loop that is closed has no callers left."""
-    ended = [(job.future, outcome) for job, outcome in zip(jobs, outcomes, strict=True)]
-    for loop in {future.get_loop() for future, _ in ended}:
+def tell(jobs: Sequence[Job]) -> None:
+    """Tell the callers: one wake-up a loop. A loop that is closed has no callers left."""
+    for loop in {job.told.get_loop() for job in jobs}:
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_settle, [each for each in ended if each[0].get_loop() is loop])
+            loop.call_soon_threadsafe(_wake, [job.told for job in jobs if job.told.get_loop() is loop])
 
 
-def _settle(ended: Sequence[tuple[asyncio.Future[Any], Outcome]]) -> None:
-    for future, outcome in ended:
-        if future.done():
-            continue
-        if outcome.error is None:
-            future.set_result(outcome.result)
-        else:
-            future.set_exception(outcome.error)
+def _wake(futures: Sequence[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)

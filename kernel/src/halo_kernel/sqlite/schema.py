@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apsw
 
-from ..contracts import Migration, Tx
+from ..contracts import Migration
 from ..errors import BadInput, NewerData, StorageUnavailable
 from ..leases import TABLES
 from ..log import logger
@@ -15,6 +15,7 @@ from .backups import keep
 from .connection import Connection
 
 _TABLES = "CREATE TABLE IF NOT EXISTS schema(version INTEGER PRIMARY KEY, min_reader INTEGER NOT NULL);" + TABLES
+_ALONE = "PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE; COMMIT; BEGIN"
 _NEWEST = "SELECT coalesce(max(version), 0), coalesce(max(min_reader), 0) FROM schema"
 
 
@@ -27,7 +28,7 @@ def in_order(migrations: Sequence[Migration]) -> list[Migration]:
     return steps
 
 
-def migrate(connection: Connection, steps: Sequence[Migration], *, alone: bool) -> None:
+def migrate(connection: Connection, steps: Sequence[Migration]) -> None:
     """Apply in one transaction the steps that the database has not seen, in order of version.
 
     A database that is not new is copied beside itself first; where that fails, it stays as it is.
@@ -35,10 +36,20 @@ def migrate(connection: Connection, steps: Sequence[Migration], *, alone: bool) 
     Foreign keys are off meanwhile, so that a step may rebuild a table, and all of them are checked before the commit.
     """
     connection.command("PRAGMA foreign_keys=OFF")
+    # Others stay out from the lock on, alone until the end; what writes cannot be copied, so alone it reads first.
+    connection.command(_ALONE if connection.alone else "BEGIN IMMEDIATE")
     try:
-        is_new = _begin(connection, alone=alone)
-        seen, missing = _missing(connection, steps)
-        backup = _backup(connection, alone=alone) if missing and not is_new else None
+        tables = connection.command("SELECT name FROM sqlite_schema")
+        seen, needed = connection.command(_NEWEST)[0] if ("schema",) in tables else (0, 0)
+        known = steps[-1].version if steps else 0
+        if needed > known:
+            raise NewerData(
+                f"{connection.path} was written by a newer version (it needs schema {needed}, this one knows {known}).",
+                advice="Use the newer version, or restore a backup from before the update. The file was not changed.",
+            )
+        missing = [step for step in steps if step.version > seen]
+        backup = _backup(connection) if missing and tables else None
+        connection.command(_TABLES)
         for step in missing:
             _apply(connection, step)
         if missing and (broken := connection.command("PRAGMA foreign_key_check")):
@@ -52,47 +63,18 @@ def migrate(connection: Connection, steps: Sequence[Migration], *, alone: bool) 
         logger("storage").warning("database updated", **said)
 
 
-def _begin(connection: Connection, *, alone: bool) -> bool:
-    """Begin to write, alone of all processes, and tell whether the database is new: nothing was in it."""
-    connection.command("BEGIN EXCLUSIVE" if alone else "BEGIN IMMEDIATE")
-    is_new = not connection.command("SELECT 1 FROM sqlite_schema LIMIT 1")
-    connection.command(_TABLES)
-    return is_new
-
-
-def _missing(connection: Connection, steps: Sequence[Migration]) -> tuple[int, list[Migration]]:
-    seen, needed = connection.command(_NEWEST)[0]
-    known = steps[-1].version if steps else 0
-    if needed > known:
-        raise NewerData(
-            f"{connection.path} was written by a newer version (it needs schema {needed}, this one knows {known}).",
-            advice="Use the newer version, or restore a backup from before the update. The file was not changed.",
-        )
-    return seen, [step for step in steps if step.version > seen]
-
-
-def _backup(connection: Connection, *, alone: bool) -> Path:
-    """Copy what is there, while no other process can write."""
-    if alone:
-        connection.rollback()  # a writer cannot be copied from; nobody gets in, since locking_mode is EXCLUSIVE
+def _backup(connection: Connection) -> Path:
     try:
-        kept = keep(connection, alone=alone)
+        return keep(connection)
     except StorageUnavailable as error:
         said = f"{connection.path} was not updated, since it could not be backed up: {error.message}"
         raise StorageUnavailable(said, advice=error.advice) from error
-    if alone:
-        _begin(connection, alone=True)
-    return kept
 
 
 def _apply(connection: Connection, step: Migration) -> None:
-    def run(tx: Tx) -> None:
-        tx.execute(step.sql)
-        tx.execute("INSERT INTO schema(version, min_reader) VALUES (?, ?)", (step.version, step.min_reader))
-
     try:
-        connection.call(run)
+        connection.call(lambda tx: tx.execute(step.sql))
     except (apsw.Error, BadInput) as error:
-        raise StorageUnavailable(
-            f"Migration {step.version} of {connection.path} failed and changed nothing: {error}."
-        ) from error
+        said = f"Migration {step.version} of {connection.path} failed and changed nothing: {error}."
+        raise StorageUnavailable(said) from error
+    connection.command(f"INSERT INTO schema(version, min_reader) VALUES ({step.version}, {step.min_reader})")

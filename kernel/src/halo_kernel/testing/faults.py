@@ -27,7 +27,7 @@ class FaultyStorage:
 
     def __init__(self, before: Before | None = None) -> None:
         self.before = before
-        self._inner = SqliteStorage(rehearsal=Rehearsed)
+        self._inner = SqliteStorage()
 
     @hook
     def provide_storage(self) -> Sequence[Storage]:
@@ -56,7 +56,7 @@ class _Faulty:
         quicker = before(self._place, self._writes) if before is not None else None
         if quicker is not None:
             await self._inner.write(quicker)
-        return await self._inner.write(fn)
+        return await self._inner.write(Rehearsed(fn))
 
     async def read(self, fn: Callable[[Tx], T]) -> T:
         return await self._inner.read(fn)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..contracts import Row, Tx, Value
+from ..errors import StorageUnavailable
+from ..sqlite.connection import SqliteTx
 
 
 class _Noting:
@@ -39,22 +41,26 @@ class _Call:
 
 
 class Rehearsed:
-    """A write function whose second call raises `AssertionError` unless it did and gave what the first did."""
+    """A write function that is called twice on the same data; `AssertionError` unless both did and gave the same."""
 
     def __init__(self, fn: Callable[[Tx], Any]) -> None:
         self._fn = fn
-        self._first: _Call | None = None
 
     def __call__(self, tx: Tx) -> Any:
-        """Call the function and note what it did."""
-        call = self._call(_Noting(tx))
-        if self._first is None:
-            self._first = call
-        elif not call.like(self._first):
-            raise AssertionError(self._complaint(self._first, call))
-        if call.error is not None:
-            raise call.error
-        return call.result
+        """Call the function, take back what it wrote, and call it again."""
+        assert isinstance(tx, SqliteTx), "the kit rehearses on SQLite"
+        first = self._call(_Noting(tx))
+        try:
+            tx.undo()
+        except StorageUnavailable:  # SQLite ended the transaction: there is nothing to call it on
+            second = first
+        else:
+            second = self._call(_Noting(tx))
+        if not second.like(first):
+            raise AssertionError(self._complaint(first, second))
+        if second.error is not None:
+            raise second.error
+        return second.result
 
     def _call(self, tx: _Noting) -> _Call:
         try:
