@@ -12,6 +12,7 @@ from .data import Data
 from .errors import Conflict, HaloError, NotFound, WorkspaceUnusable
 from .log import logger
 from .outbox import has_unsettled
+from .presence import is_running
 from .records import AgentSpec, WorkspaceInfo
 from .records.storable import storable_text
 from .schema import WORKSPACE
@@ -151,7 +152,7 @@ class Workspaces:
 
         def write(tx: Tx) -> None:
             for boot, pid in list(tx.execute("SELECT boot, pid FROM busy WHERE workspace = ?", (workspace,))):
-                if boot == self._boot or not _alive(pid):
+                if boot == self._boot or not is_running(pid):
                     tx.execute("DELETE FROM busy WHERE workspace = ? AND boot = ?", (workspace, boot))
 
         await self._registry.write(write)
@@ -251,14 +252,3 @@ def _identity(tx: Tx, fresh: str) -> str:
 def _owes(tx: Tx) -> bool:
     waits = tx.one("SELECT 1 FROM runs UNION ALL SELECT 1 FROM inbox WHERE state = 'waiting' LIMIT 1")
     return waits is not None or has_unsettled(tx)
-
-
-def _alive(pid: int) -> bool:
-    """Tell whether a process with this number lives; one that took over a dead one's number only delays a clean-up."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
