@@ -42,7 +42,7 @@ class HeldLease:
         await self.database.write(lambda tx: tx.execute(free, (self.name, self.member, self.epoch)))
 
 
-def forget(tx: Tx, member: str) -> None:
+def forget(tx: Tx, member: str | None) -> None:
     """Free what a member holds. A dead one stays dead: no id is used twice."""
     tx.execute("UPDATE leases SET member = NULL WHERE member = ?", (member,))
 
@@ -107,8 +107,7 @@ class Leases:
 
     def resign(self, tx: Tx) -> None:
         """Free what we hold, as the last write."""
-        if self._member is not None:
-            forget(tx, self._member)
+        forget(tx, self._member)
 
     def leave(self) -> None:
         """Give the lock back, once the database is closed."""

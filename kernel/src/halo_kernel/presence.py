@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -40,11 +40,9 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_presence(home: Path) -> Presence | None:
     """Return what the last server of this home wrote, or None; it may have died since."""
-    text = read_secret(home / _FILE)
-    try:
-        return None if text is None else msgspec.json.decode(text, type=Presence)
-    except msgspec.DecodeError:
-        return None
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(read_secret(home / _FILE) or "", type=Presence)
+    return None
 
 
 @contextmanager
@@ -80,10 +78,9 @@ def sole_server(home: Path) -> Generator[None]:
 
 def is_served(home: Path) -> bool:
     """Tell whether a server of this home lives, from the moment it begins to start until it has ended."""
-    try:
+    with suppress(OSError):  # no home, or one that we may not use: whoever starts a kernel on it is told why
         return is_locked(home / _LOCK)
-    except OSError:  # no home, or one that we may not use: whoever starts a kernel on it is told why
-        return False
+    return False
 
 
 def is_running(pid: int) -> bool:

@@ -36,12 +36,11 @@ class Face:
     presence: Presence
 
 
-def make_face(kernel: Kernel, *, url: str, host: str = "127.0.0.1") -> Face:
-    """Return a kernel's face; `url` is what it is reached by, `host` what its socket listens on."""
+def make_face(kernel: Kernel, *, url: str, address: str = "", host: str = "127.0.0.1") -> Face:
+    """Return a kernel's face; `url` and `address` are as in `Presence`, `host` is what its socket listens on."""
     credentials = make_credentials(kernel.home, kernel.clock)
-    presence = Presence(
-        url=url, token=credentials.token, pid=os.getpid(), version=__version__, started=kernel.clock.now()
-    )
+    token, now = credentials.token, kernel.clock.now()
+    presence = Presence(url=url, address=address, token=token, pid=os.getpid(), version=__version__, started=now)
     gate = Gate(kernel=kernel, credentials=credentials, bound=host)
     by_path: dict[str, dict[str, Route]] = defaultdict(dict)
     kernel.served = System(kernel=kernel, links=credentials.links, presence=presence).routes

@@ -18,10 +18,7 @@ from ..runtime import Kernel
 from ..settings import ServerSettings
 from .origins import Origins
 
-_ANYONE = {
-    "public": Principal(name="anyone", kind="remote", access="readonly", scheme="public"),
-    "signed": Principal(name="signed", kind="remote", access="readonly", scheme="signed"),
-}
+_OPEN = {each: Principal(name=each, kind="remote", access="readonly", scheme=each) for each in ("public", "signed")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +40,8 @@ class Gate:
 
         Raises `Unauthorized`, `WrongCredentials` or `LockedOut`.
         """
-        if route.auth in _ANYONE:
-            return _ANYONE[route.auth], False
+        if route.auth in _OPEN:
+            return _OPEN[route.auth], False
         if route.auth == "operator" and (known := self._operator(connection)) is not None:
             return known
         try:
@@ -52,7 +49,7 @@ class Gate:
                 return await self._vouched(connection, route.auth), False
         except Unauthorized:
             if route.optional:
-                return _ANYONE["public"], False
+                return _OPEN["public"], False
             raise
 
     @asynccontextmanager

@@ -18,6 +18,7 @@ from ..errors import HaloError
 from ..records import ServerEvent
 from .replies import DEFAULTS, shape
 
+Known = Callable[[BaseException], HaloError]
 KEEP_ALIVE = 15.0
 CLOSE_SECONDS = 0.5
 _RETRY = b"retry: 1000\n\n"
@@ -39,13 +40,7 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(
-        self,
-        events: AsyncIterator[ServerEvent],
-        *,
-        stopping: asyncio.Event,
-        known: Callable[[BaseException], HaloError],
-    ) -> None:
+    def __init__(self, events: AsyncIterator[ServerEvent], *, stopping: asyncio.Event, known: Known) -> None:
         self.status_code = 200
         self.init_headers({**DEFAULTS, "x-accel-buffering": "no"})
         self._events = events

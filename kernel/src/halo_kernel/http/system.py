@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import cast
@@ -74,12 +74,6 @@ class LinkMade(Struct, frozen=True, kw_only=True):
     expires_in: int = LINK_LIFE
 
 
-class Stopped(Struct, frozen=True, kw_only=True):
-    """The server has begun to stop."""
-
-    stopping: bool
-
-
 @dataclass(frozen=True, kw_only=True)
 class System:
     """Answers the kernel's own routes."""
@@ -112,7 +106,7 @@ class System:
             get(path="/api/health", handler=self.health, summary="Tell that it answers", reply=Health, auth="public"),
             get(path="/api/server", handler=self.server, summary="Describe the server", reply=ServerStatus),
             get(path="/api/doctor", handler=self.doctor, summary="Say what is well and what not", reply=Diagnosis),
-            post(path="/api/server/stop", handler=self.stop, summary="Stop the server", reply=Stopped),
+            post(path="/api/server/stop", handler=self.stop, summary="Stop the server"),
             get(path="/api/models", handler=self.models, summary="List models and the choice", reply=ModelsStatus),
             *SettingsDesk(kernel=self.kernel).routes(),
         ]
@@ -131,10 +125,10 @@ class System:
         checks = await examine(self.kernel)
         return Diagnosis(ok=all(check.ok for check in checks), checks=tuple(checks))
 
-    async def stop(self, exchange: Exchange) -> Stopped:
+    async def stop(self, exchange: Exchange) -> Mapping[str, bool]:
         """Begin to stop."""
         self.kernel.stopping.set()
-        return Stopped(stopping=True)
+        return {"stopping": True}
 
     async def models(self, exchange: Exchange) -> ModelsStatus:
         """List the offers of all providers."""

@@ -31,11 +31,8 @@ class Visit:
         """Return the response, of a failure too; only a cancel that somebody asked for is raised."""
         try:
             response = await self._answer()
-        except (
-            Exception,
-            SystemExit,
-            asyncio.CancelledError,
-        ) as error:  # asyncio would let `SystemExit` end the server
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            # asyncio would let `SystemExit` end the server.
             if is_cancel(error):
                 raise
             response = as_response(failure(self._known(error), self.request))

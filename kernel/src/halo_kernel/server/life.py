@@ -13,20 +13,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO, Unpack
 
-from msgspec.structs import replace
-
 from .. import __version__
 from ..errors import BadInput
 from ..hookspecs import runtime_started
-from ..http import make_face
+from ..http import Face, make_face
 from ..log import configure, reset
-from ..presence import Presence, published, sole_server
+from ..presence import published, sole_server
 from ..runtime import Kernel
 from ..secrets import ensure_home
 from ..settings import LoadedSettings, LogSettings, ServerSettings, load_kernel_settings
 from ..sites import Wanted
 from .listening import address_of, bind, hush, is_loopback, serving, url_of
-from .signals import TOLD_TO_END, Deadline, on_signal, told_to_end
+from .signals import BUDGET, TEARDOWN, TOLD_TO_END, Deadline, on_signal, told_to_end
 
 
 def run(
@@ -82,7 +80,7 @@ class _Life:
         loop, stopping = asyncio.get_running_loop(), asyncio.Event()
 
         def stop() -> None:
-            self.deadline.begin(TOLD_TO_END)
+            self.deadline.set(BUDGET, TOLD_TO_END)
             loop.call_soon_threadsafe(stopping.set)
 
         on_signal(stop)
@@ -97,32 +95,32 @@ class _Life:
                 await self._serve(kernel, told)
             finally:
                 await kernel.close()
-                self.deadline.safe()
+                self.deadline.set(TEARDOWN, 0)
 
     async def _serve(self, kernel: Kernel, told: asyncio.Task[Any]) -> None:
         """Serve until something stops the server; streams and connections have ended when it returns."""
         _log_to_file(kernel.settings, self.log)  # again: the plugins' secrets are known now
         settings = kernel.settings.of(ServerSettings)
-        face = make_face(kernel, url=url_of(self.sock), host=self.host)
-        presence = replace(face.presence, address=address_of(self.sock))
+        face = make_face(kernel, url=url_of(self.sock), address=address_of(self.sock), host=self.host)
         async with serving(face.app, self.sock, stopping=kernel.stopping, root_path=settings.root_path) as server:
             try:
-                with published(kernel.home, presence):
+                with published(kernel.home, face.presence):
                     kernel.host.spawn("duties", kernel.work())
                     kernel.hooks.notify(runtime_started, host=kernel.host)
-                    link = f"{presence.url}{settings.root_path}/auth/link?token={face.credentials.links.make()}"
-                    self._announce(presence, link, has_password=settings.password is not None)
+                    self._announce(face, settings)
                     await asyncio.wait({server, told}, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                self.deadline.begin(TOLD_TO_END if told.done() else 1)
+                self.deadline.set(BUDGET, TOLD_TO_END if told.done() else 1)
                 asyncio.get_running_loop().set_exception_handler(hush)
 
-    def _announce(self, presence: Presence, link: str, *, has_password: bool) -> None:
+    def _announce(self, face: Face, settings: ServerSettings) -> None:
+        presence = face.presence
         with suppress(OSError):  # nobody reads it any longer
             print(f"Halo {__version__} ready on {presence.address}", flush=True)
             if sys.stdout.isatty():  # no log may hold it
+                link = f"{presence.url}{settings.root_path}/auth/link?token={face.credentials.links.make()}"
                 print(f"Sign in, once and within five minutes: {link}", flush=True)
-            if not has_password:
+            if settings.password is None:
                 print("No password is set, so only this machine can reach it; `halo password` sets one.", flush=True)
         if self.ready_fd is not None:
             with suppress(OSError), open(self.ready_fd, "w", encoding="utf-8") as told:

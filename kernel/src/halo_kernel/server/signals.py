@@ -21,32 +21,24 @@ _WATCHED = (signal.SIGTERM, signal.SIGINT)
 
 
 class Deadline:
-    """Ends the process for certain, whatever still runs: with 0 once all that must be closed is closed."""
+    """Ends the process for certain, whatever still runs, unless it is `met`."""
 
     _timer: threading.Timer | None = None
 
-    def begin(self, code: int = 1) -> None:
-        """Allow 10 s to end in good order, else end with `code`; only the first call counts.
+    def set(self, seconds: float, code: int) -> None:
+        """End in so many seconds from now with `code`, in place of what was set before.
 
-        Whoever was told to end and could not does so with `TOLD_TO_END`, as a shell tells it: it has not crashed.
+        The code is 0 when nothing is lost that way; `TOLD_TO_END`, as a shell tells it, when it has not crashed either.
         """
-        if self._timer is None:
-            self._set(BUDGET, code)
-
-    def safe(self) -> None:
-        """Allow what is left, which nobody will miss, a moment more."""
         self.met()
-        self._set(TEARDOWN, 0)
+        self._timer = threading.Timer(seconds, _exit, [code])
+        self._timer.daemon = True
+        self._timer.start()
 
     def met(self) -> None:
         """Stop the clock: the process ends by itself."""
         if self._timer is not None:
             self._timer.cancel()
-
-    def _set(self, seconds: float, code: int) -> None:
-        self._timer = threading.Timer(seconds, _exit, [code])
-        self._timer.daemon = True
-        self._timer.start()
 
 
 def _exit(code: int) -> None:
