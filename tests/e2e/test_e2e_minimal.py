@@ -90,7 +90,7 @@ def test_each_hint_leads_on_to_an_answer(minimal: Installed, page: Page) -> None
 
 
 def test_the_commands_for_people_can_be_added(minimal: Installed) -> None:
-    """Without them `halo` says what to install; with them `halo doctor` does so for models, and `halo plugins` lists."""
+    """Without them `halo` says what to install; with them doctor does so for models, and plugins lists."""
     done = minimal.person.run("plugins")
     assert (done.code, done.out) == (1, "")
     assert "there is no command 'plugins'" in done.err and "pip install halo-cli" in done.err
