@@ -351,10 +351,8 @@ class _Engine:
 
 
 def _chosen(engines: Sequence[Storage]) -> Storage:
-    if not engines:
-        raise StorageUnavailable("no storage engine is registered")
-    if len(engines) > 1:
-        others = [engine for engine in engines if _ENGINE not in engine.schemes]
-        if len(others) == 1:
-            return others[0]
-    return engines[0]
+    """Return the one engine that a plugin provides, else the kernel's own."""
+    found = [engine for engine in engines if _ENGINE not in engine.schemes] or list(engines)
+    if len(found) != 1:
+        raise StorageUnavailable(f"there must be one storage engine, not {len(found)}", advice="leave all but one out")
+    return found[0]
