@@ -80,7 +80,7 @@ async def test_a_plugin_keeps_secrets_under_its_own_name(tmp_path: Path) -> None
         found = plugin.hosts[0].secrets.get("token")
         assert found is not None and found.reveal() == "a-very-secret-token"
         assert other.hosts[0].secrets.get("token") is None
-        assert (tmp_path / "home" / "secrets" / "ticking" / "token.secret").stat().st_mode & 0o777 == 0o600
+        assert (tmp_path / "home" / "secrets" / "ticking.secrets").stat().st_mode & 0o777 == 0o600
         assert kernel.settings.redactor("a-very-secret-token") == "<secret ticking/token>"
 
 

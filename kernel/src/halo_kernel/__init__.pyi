@@ -6,8 +6,8 @@ from .client import Client as Client
 from .client import connect as connect
 from .client import find_server as find_server
 from .clock import SystemClock as SystemClock
-from .credentials import COOKIE as COOKIE
 from .contracts import *  # noqa: F403
+from .credentials import COOKIE as COOKIE
 from .errors import *  # noqa: F403
 from .folds import History as History
 from .folds import Item as Item
