@@ -131,7 +131,7 @@ async def test_who_is_not_allowed_is_told_so_once(tmp_path: Path, language: str)
     """A user who is not on the account's list starts nothing, and hears why in its language, once."""
     model = ScriptedModel()
     async with line(tmp_path / "home", tmp_path / "w", model=model, allowed=("ann",), language=language) as (
-        kernel,
+        _kernel,
         client,
         channel,
     ):

@@ -223,7 +223,7 @@ async def restarted(
     async with running_kernel(home, model=ScriptedModel([THREE]), tools=[note, tool]) as kernel:
         session = await a_session(kernel, folder)
         await session.submit(Incoming(text="go"))
-        asked = await waiting(kernel, session)
+        await waiting(kernel, session)
         name, workspace = session.info.id, session.info.workspace
     async with running_kernel(home, tools=[note, tool]) as kernel:
         session = await kernel.host.sessions.open(name, workspace=workspace, principal=OPERATOR)

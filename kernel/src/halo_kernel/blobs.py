@@ -19,8 +19,8 @@ from .sqlite import is_own_file
 KEPT_MS = 24 * 3_600_000
 SOON_SECONDS = 60.0
 SWEEP_SECONDS = 3600.0
-_PLACES = {"events": "body", "plugin_state": "value", "questions": "arguments || text || answer"}
-_PLACES |= dict.fromkeys(("partials", "inbox", "outbox", "parts"), "text")
+_TEXTS = dict.fromkeys(("partials", "inbox", "outbox", "parts"), "text")
+_PLACES = {**_TEXTS, "events": "body", "plugin_state": "value", "questions": "arguments || text || answer"}
 _REFERENCE = re.compile(r"blob:([0-9a-f]{64})")
 _FILE = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{64}\..+")  # a blob, or the draft of one
 _LOCK = ".blobs.lock"  # puts and backups, in all processes, share it; a collection has it alone
