@@ -67,9 +67,12 @@ def steps(block: Block) -> Iterator[Step]:
 
 
 def is_shown(shown: str, printed: str) -> bool:
-    """Tell whether a page shows what was printed; `…` stands for anything."""
-    wanted = ".*".join(map(re.escape, shown.strip().split("…")))
-    return not shown.strip() or re.fullmatch(wanted, printed.strip(), flags=re.DOTALL) is not None
+    """Tell whether a page shows what was printed; `…` stands for anything, alone in a line for any lines or none."""
+    lines = (
+        "(?:.*\n)?" if line == "…" else ".*".join(map(re.escape, f"{line}\n".split("…"))) for line in shown.split("\n")
+    )
+    wanted = "".join(lines).removesuffix("\\\n")
+    return not shown.strip() or re.fullmatch(wanted, f"{printed.strip()}\n", flags=re.DOTALL) is not None
 
 
 class Sandbox:
@@ -115,10 +118,16 @@ class Sandbox:
             code = re.match(r"\d+", after)
             yield block, step, printed, int(code[0]) if code else None
 
-    def python(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run the interpreter here."""
-        command = [sys.executable, *words]
-        return subprocess.run(command, cwd=self.work, env=self.env, capture_output=True, text=True, timeout=SECONDS)
+    def python(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run the interpreter here, with `more` variables."""
+        env, command = {**self.env, **more}, [sys.executable, *words]
+        return subprocess.run(command, cwd=self.work, env=env, capture_output=True, text=True, timeout=SECONDS)
+
+    def pytest(self, *files: str) -> subprocess.CompletedProcess[str]:
+        """Run tests here, with the kit and without what else this environment has for pytest."""
+        plugins = ("-p", "no:cacheprovider", "-p", "pytest_asyncio.plugin", "-p", "halo_kernel.pytest_plugin")
+        options = ("--import-mode=importlib", "-o", "asyncio_default_fixture_loop_scope=function")
+        return self.python("-m", "pytest", "-q", *plugins, *options, *files, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
 
 
 def _file(block: Block) -> str:

@@ -101,7 +101,7 @@ def test_a_page_does_what_it_says(page: Path, sandbox: Sandbox, tmp_path: Path) 
         if re.search(r"^@hook", block.text, re.MULTILINE):
             Plugins().load(extra={file.stem: load(file, file.stem)}, discover=False, strict=True)
     if tests:
-        done = sandbox.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib", *tests)
+        done = sandbox.pytest(*tests)
         assert done.returncode == 0, f"{named(page)}:\n{done.stdout}"
 
 
