@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from . import records
 from .contracts import Clock, Database, Lease, Tx
 from .inbox import accept, gave_way, waiting, withdraw
 from .journal import append, read_partial, read_turn
 from .outbox import owe_replies, settle
-from .records import (
-    AssistantCut,
-    AssistantMessage,
-    Body,
-    Event,
-    Incoming,
-    Principal,
-    QuestionAsked,
-    ToolCall,
-    ToolFinished,
-    ToolOutcome,
-    ToolStarted,
-    TurnEnded,
-)
 from .repair import INTERRUPTED, NOT_RUN
 
 CRASHES_TO_PARK = 3
@@ -44,27 +31,18 @@ def is_parked(tx: Tx, root: str) -> bool:
     return tx.one("SELECT 1 FROM sessions WHERE id = ? AND parked = 1", (root,)) is not None
 
 
-@dataclass(frozen=True)
-class _Cut:
-    """A turn that nobody runs; `landed` by a clean stop of its process."""
-
-    session: str
-    turn: str
-    boot: str
-    landed: bool
-
-
-def _cut(tx: Tx, root: str, session: str, boot: str) -> list[_Cut]:
+def _cut(tx: Tx, root: str, session: str, boot: str) -> list[tuple[str, str, bool, bool]]:
+    """Return every turn that nobody runs: its session and id, whether its process died, and whether it was landed."""
     rows = tx.execute(
         "SELECT session, turn, boot, landed FROM runs WHERE root = ? AND (boot <> ? OR session = ?) AND waiting = 0",
         (root, boot, session),
     )
-    return [_Cut(name, turn, whose, bool(landed)) for name, turn, whose, landed in rows]
+    return [(name, turn, whose != boot, bool(landed)) for name, turn, whose, landed in rows]
 
 
 async def recover_tree(
     database: Database, lease: Lease, root: str, *, session: str, clock: Clock, boot: str
-) -> tuple[Event, ...]:
+) -> tuple[records.Event, ...]:
     """End every turn of the tree that no process runs any more, nudge the root, and return what was written.
 
     Those are the turns of other boots, and the one of `session`, which is about to be opened and was let down by its
@@ -73,34 +51,32 @@ async def recover_tree(
     """
     now = clock.now()
 
-    def write(tx: Tx) -> tuple[Event, ...]:
+    def write(tx: Tx) -> tuple[records.Event, ...]:
         lease.check(tx)
         cuts = _cut(tx, root, session, boot)
-        parked = not all(cut.landed for cut in cuts) and _count_crash(tx, root)
-        rest = _PARKED if parked else ""
-        events = [event for cut in cuts for event in _end_turn(tx, cut.session, _WHY[cut.boot != boot] + rest, now)]
+        parked = not all(landed for *_, landed in cuts) and _count_crash(tx, root)
+        events: list[records.Event] = []
+        for name, turn, died, _ in cuts:
+            why = _WHY[died] + (_PARKED if parked else "")
+            events += _end_turn(tx, name, turn, why, now)
+            if parked:
+                owe_replies(tx, name, text=f"❌ {why}", reason="aborted", at=now)
         if parked:
-            for cut in cuts:
-                owe_replies(tx, cut.session, text=f"❌ {_WHY[cut.boot != boot]}{rest}", reason="aborted", at=now)
             settle(tx, root, at=now)
-        if cuts and not parked:
-            how = _HOW[any(cut.boot != boot for cut in cuts)]
-            _nudge(tx, root, _text(root, [cut.session for cut in cuts], now, how), f"{boot}:{cuts[0].turn}", now)
+        elif cuts:
+            how = _HOW[any(died for _, _, died, _ in cuts)]
+            _nudge(tx, root, _text(root, [name for name, *_ in cuts], now, how), f"{boot}:{cuts[0][1]}", now)
         return tuple(events)
 
     return await database.write(write)
 
 
-def _end_turn(tx: Tx, session: str, why: str, now: int) -> tuple[Event, ...]:
-    row = tx.one("DELETE FROM runs WHERE session = ? RETURNING turn", (session,))
-    turn = str(row[0]) if row else ""
-    bodies: list[Body] = [*open_calls(read_turn(tx, session, turn))]
-    partial = read_partial(tx, session)
-    if partial is not None and partial.turn == turn and partial.text:
-        bodies.append(AssistantCut(reply=partial.reply, text=partial.text, reason="crash"))
-    tx.execute("DELETE FROM partials WHERE session = ?", (session,))
-    bodies.append(TurnEnded(outcome="interrupted", error=why, kind="crash"))
-    return append(tx, session, bodies, at=now, turn=turn)
+def _end_turn(tx: Tx, session: str, turn: str, why: str, now: int) -> tuple[records.Event, ...]:
+    left = loose_ends(tx, session, turn, read_partial(tx, session), reason="crash")
+    for table in ("runs", "partials"):
+        tx.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
+    end = records.TurnEnded(outcome="interrupted", error=why, kind="crash")
+    return append(tx, session, [*left, end], at=now, turn=turn)
 
 
 def withdraw_message(tx: Tx, session: str, row: int, *, now: int) -> bool:
@@ -117,39 +93,42 @@ def withdraw_message(tx: Tx, session: str, row: int, *, now: int) -> bool:
     return True
 
 
-def open_calls(events: list[Event]) -> list[ToolFinished]:
-    """Return a result for every call without one: interrupted if it had started, else not run."""
-    return [_answer(call, started) for call, started in unanswered(events).values()]
+def loose_ends(tx: Tx, session: str, turn: str, partial: records.Delta | None, *, reason: str) -> list[records.Body]:
+    """Return what closes a turn: a result for every call without one, and what was streamed of an answer."""
+    left: list[records.Body] = []
+    for call, started in unanswered(read_turn(tx, session, turn)).values():
+        outcome: records.ToolOutcome = "interrupted" if started else "not_run"
+        text = INTERRUPTED if started else NOT_RUN
+        left.append(records.ToolFinished(call=call.id, name=call.name, outcome=outcome, text=text))
+    if partial is not None and partial.turn == turn and partial.text:
+        left.append(records.AssistantCut(reply=partial.reply, text=partial.text, reason=reason))
+    return left
 
 
-def unanswered(events: list[Event]) -> dict[str, tuple[ToolCall, bool]]:
+def unanswered(events: Sequence[records.Event]) -> dict[str, tuple[records.ToolCall, bool]]:
     """Return the calls without a result, and whether each has started; one that asked before its effect has not."""
-    calls: dict[str, tuple[ToolCall, bool]] = {}
+    calls: dict[str, tuple[records.ToolCall, bool]] = {}
     for event in events:
         match event.body:
-            case AssistantMessage(content=content):
-                calls |= {block.id: (block, False) for block in content if isinstance(block, ToolCall)}
-            case ToolStarted(call=call) | QuestionAsked(call=call) if call in calls:
-                calls[call] = calls[call][0], isinstance(event.body, ToolStarted)
-            case ToolFinished(call=call):
+            case records.AssistantMessage(content=content):
+                calls |= {block.id: (block, False) for block in content if isinstance(block, records.ToolCall)}
+            case records.ToolStarted(call=call) | records.QuestionAsked(call=call) if call in calls:
+                calls[call] = calls[call][0], isinstance(event.body, records.ToolStarted)
+            case records.ToolFinished(call=call):
                 calls.pop(call, None)
             case _:
                 pass
     return calls
 
 
-def _answer(call: ToolCall, started: bool) -> ToolFinished:
-    outcome: ToolOutcome = "interrupted" if started else "not_run"
-    return ToolFinished(call=call.id, name=call.name, outcome=outcome, text=INTERRUPTED if started else NOT_RUN)
-
-
 def _count_crash(tx: Tx, root: str) -> bool:
     """Count an unclean boot of the tree; true when it is parked now."""
-    row = tx.one("UPDATE sessions SET crashes = crashes + 1 WHERE id = ? RETURNING crashes", (root,))
-    if row is None or int(row[0]) < CRASHES_TO_PARK:
-        return False
-    tx.execute("UPDATE sessions SET parked = 1 WHERE id = ?", (root,))
-    return True
+    row = tx.one(
+        "UPDATE sessions SET crashes = crashes + 1, parked = CASE WHEN crashes + 1 < ? THEN parked ELSE 1 END"
+        " WHERE id = ? RETURNING parked",
+        (CRASHES_TO_PARK, root),
+    )
+    return row is not None and row[0] == 1
 
 
 def _nudge(tx: Tx, root: str, text: str, key: str, now: int) -> None:
@@ -160,12 +139,8 @@ def _nudge(tx: Tx, root: str, text: str, key: str, now: int) -> None:
     ) or tx.one("SELECT access, 'unattended' FROM sessions WHERE id = ?", (root,))
     if row is None:
         return
-    message = Incoming(
-        text=text,
-        principal=Principal(name="recovery", kind=row[1]),
-        mode="follow_up",
-        cause="recovery",
-    )
+    who = records.Principal(name="recovery", kind=row[1])
+    message = records.Incoming(text=text, principal=who, mode="follow_up", cause="recovery")
     accept(tx, root, message, key=f"nudge:{key}", at=now, access=row[0], cap=_NO_CAP)
 
 

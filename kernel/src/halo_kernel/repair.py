@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from .records import Block, Message, Text, Thinking, ToolCall, ToolResult
 
@@ -19,48 +20,37 @@ def repair_history(messages: Sequence[Message]) -> tuple[Message, ...]:
     the next user message; a missing one is made up as an error; results without their call, empty texts and empty
     messages are left out.
     """
-    return _alternating(_paired([_without_empty(message) for message in messages]))
-
-
-def _without_empty(message: Message) -> Message:
-    kept = tuple(block for block in message.content if type(block) is not Text or block.text.strip())
-    return message if len(kept) == len(message.content) else Message(message.role, kept)
-
-
-def _paired(messages: Sequence[Message]) -> list[Message]:
-    """Give every assistant message the results of exactly its calls, wherever up to the next one they stand."""
-    paired: list[Message] = []
+    exchanges: list[tuple[Sequence[Block], list[Block]]] = [((), [])]  # an answer, and what follows up to the next one
+    for message in messages:
+        if message.role == "assistant":
+            exchanges.append((message.content, []))
+        else:
+            exchanges[-1][1].extend(message.content)
+    repaired: list[Message] = []
     seen: set[str] = set()
-    position = 0
-    while position < len(messages):
-        message = messages[position]
-        position += 1
-        if message.role == "user":
-            paired.append(Message("user", _texts(message.content)))
-            continue
-        content = _fresh(message.content, seen)
-        following: list[Block] = []
-        while position < len(messages) and messages[position].role == "user":
-            following.extend(messages[position].content)
-            position += 1
-        paired.append(Message("assistant", content))
-        paired.append(Message("user", (*_answers(content, following), *_texts(following))))
-    return paired
+    for answer, following in exchanges:
+        said = _said(answer, seen)
+        _add(repaired, "assistant", said)
+        _add(repaired, "user", [*_results(said, following), *(block for block in following if _is_said(block))])
+    if repaired and repaired[0].role == "assistant":
+        repaired.insert(0, Message("user", (Text("[the conversation starts here]"),)))
+    return tuple(repaired)
 
 
-def _fresh(content: Sequence[Block], seen: set[str]) -> tuple[Block, ...]:
+def _said(answer: Sequence[Block], seen: set[str]) -> Sequence[Block]:
     """Drop calls whose id was used before (a provider pairs results by id), and thinking that led to nothing."""
     kept: list[Block] = []
-    for block in content:
-        if isinstance(block, ToolResult):
-            continue
-        if isinstance(block, ToolCall):
-            if block.id in seen:
-                continue
+    for block in answer:
+        if isinstance(block, ToolCall) and block.id not in seen:
             seen.add(block.id)
-            block = _named(block)
-        kept.append(block)
-    return () if all(isinstance(block, Thinking) for block in kept) else tuple(kept)
+            kept.append(_named(block))
+        elif isinstance(block, Thinking) or _is_said(block):
+            kept.append(block)
+    return () if all(isinstance(block, Thinking) for block in kept) else kept
+
+
+def _is_said(block: Block) -> bool:
+    return isinstance(block, Text) and bool(block.text.strip())
 
 
 def _named(call: ToolCall) -> ToolCall:
@@ -69,28 +59,18 @@ def _named(call: ToolCall) -> ToolCall:
     return call if name == call.name else ToolCall(call.id, name, call.arguments)
 
 
-def _answers(content: Sequence[Block], following: Sequence[Block]) -> list[Block]:
+def _results(said: Sequence[Block], following: Sequence[Block]) -> list[ToolResult]:
+    """Return one result for each call."""
     results: dict[str, ToolResult] = {}
     for block in following:
         if isinstance(block, ToolResult):
             results.setdefault(block.call, block)
-    calls = [block.id for block in content if isinstance(block, ToolCall)]
+    calls = [block.id for block in said if isinstance(block, ToolCall)]
     return [results.get(call, ToolResult(call, INTERRUPTED, True)) for call in calls]
 
 
-def _texts(content: Sequence[Block]) -> tuple[Block, ...]:
-    return tuple(block for block in content if isinstance(block, Text))
-
-
-def _alternating(messages: Sequence[Message]) -> tuple[Message, ...]:
-    joined: list[Message] = []
-    for message in messages:
-        if not message.content:
-            continue
-        if joined and joined[-1].role == message.role:
-            joined[-1] = Message(message.role, (*joined[-1].content, *message.content))
-        else:
-            joined.append(message)
-    if joined and joined[0].role == "assistant":
-        joined.insert(0, Message("user", (Text("[the conversation starts here]"),)))
-    return tuple(joined)
+def _add(messages: list[Message], role: Literal["user", "assistant"], content: Sequence[Block]) -> None:
+    if content and messages and messages[-1].role == role:
+        messages[-1] = Message(role, (*messages[-1].content, *content))
+    elif content:
+        messages.append(Message(role, tuple(content)))

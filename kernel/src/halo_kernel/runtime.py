@@ -22,7 +22,7 @@ from .hooks import Hooks
 from .journal import Feed
 from .live import Live
 from .log import logger
-from .models import Models
+from .models import Caller, Models
 from .outbox import Courier
 from .plugins import Plugins
 from .records import Offer, Route, WorkspaceInfo
@@ -45,7 +45,6 @@ from .settings import (
 )
 from .sites import Wanted, add_sites
 from .supervisor import Supervisor, end_task
-from .turns import Limits
 from .workspaces import Workspaces
 
 if TYPE_CHECKING:
@@ -240,12 +239,14 @@ class Kernel:
             scope=Scope(f"workspace {info.path}"),
             stopping=self.stopping,
             start_child=self.sessions.start_child,
-            limits=Limits(
+            caller=Caller(
+                clock=self.clock,
+                mask=settings.redactor,
                 idle_timeout=settings.of(ModelSettings, info).idle_timeout,
                 max_attempts=settings.of(AgentSettings, info).max_retries,
-                max_steps=settings.of(AgentSettings, info).max_steps,
-                result_chars=settings.of(LimitSettings, info).tool_result_render_chars,
             ),
+            max_steps=settings.of(AgentSettings, info).max_steps,
+            result_chars=settings.of(LimitSettings, info).tool_result_render_chars,
             max_queue=settings.of(SessionSettings).max_queue_size,
             find_agent=self.workspaces.agent,
             spawn=self.supervisor.spawn,

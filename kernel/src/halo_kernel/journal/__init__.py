@@ -4,7 +4,7 @@ from .cursor import make_cursor
 from .erase import erase
 from .feed import Feed
 from .snapshots import EVERY, folded, keep_folds
-from .store import append, find, journal_of, last_answer, read, read_partial, read_turn
+from .store import append, find, journal_of, keep_partial, last_answer, read, read_partial, read_turn
 
 __all__ = [
     "EVERY",
@@ -15,6 +15,7 @@ __all__ = [
     "folded",
     "journal_of",
     "keep_folds",
+    "keep_partial",
     "last_answer",
     "make_cursor",
     "read",

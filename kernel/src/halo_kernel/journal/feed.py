@@ -100,6 +100,10 @@ class Feed:
             self._partials[delta.session] = _joined(self._partials.get(delta.session), delta) or delta
         self.publish([delta])
 
+    def partial(self, session: str) -> Delta | None:
+        """Return the unfinished answer that this process is streaming."""
+        return self._partials.get(session)
+
     def forget_partial(self, session: str) -> None:
         """The unfinished answer is a fact now, or was discarded."""
         self._partials.pop(session, None)

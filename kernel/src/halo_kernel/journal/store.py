@@ -68,3 +68,14 @@ def read_partial(tx: Tx, session: str) -> Delta | None:
     """Return the answer that is being streamed as far as it was kept, in one piece."""
     row = tx.one("SELECT turn, reply, text FROM partials WHERE session = ?", (session,))
     return None if row is None else Delta(session=session, turn=row[0], reply=row[1], offset=0, text=row[2])
+
+
+def keep_partial(tx: Tx, partial: Delta | None) -> None:
+    """Keep the answer that is being streamed as far as it has come, while its turn runs."""
+    if partial is not None:
+        tx.execute(
+            "INSERT INTO partials(session, turn, reply, text) SELECT session, turn, ?, ? FROM runs"
+            " WHERE session = ? AND turn = ? ON CONFLICT(session) DO UPDATE"
+            " SET turn = excluded.turn, reply = excluded.reply, text = excluded.text",
+            (partial.reply, partial.text, partial.session, partial.turn),
+        )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -15,7 +15,7 @@ from ..errors import ModelError
 from ..records import Block, Chunk, ModelRequest, Stop, Text, TextDelta, Thinking, ThinkingDelta, ToolCall, Usage
 from ..records.storable import storable, storable_text
 from ..secrets import MaskedStream, Redactor
-from ..supervisor import contained, end_task
+from ..supervisor import bounded, contained, end_task
 
 _SLOW = {"throttle", "server"}
 _RETRIED = _SLOW | {"network", "timeout", "empty"}
@@ -27,111 +27,122 @@ CLOSE_SECONDS = 5.0
 _ending: dict[asyncio.Task[None], ModelProvider] = {}  # streams that have given their answer, until they have ended
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Attempt:
-    """What one attempt has streamed so far, without secrets; `said` and `thought` hold back what may begin one."""
+    """What one attempt has streamed so far, without secrets, and when, in seconds by the monotonic clock.
+
+    `said` and `thought` hold back what may begin a secret. `stop` counts once it is `whole`.
+    """
 
     reply: str
     model: str
     number: int
     said: MaskedStream
     thought: MaskedStream
+    started: float
+    first: float | None = None
+    ended: float = 0.0
     text: str = ""
     thinking: str = ""
     signature: str | None = None
     calls: list[ToolCall] = field(default_factory=list[ToolCall])
     usage: Usage = field(default_factory=Usage)
-    stop: Stop | None = None
-    started: float = 0.0
-    first: float | None = None
+    stop: Stop = field(default_factory=lambda: Stop("end"))
+    whole: bool = False
     over: bool = False
+
+    @property
+    def content(self) -> tuple[Block, ...]:
+        """What it says, in blocks."""
+        # a provider may want thinking back that nobody can read
+        thoughts = [Thinking(self.thinking, self.signature)] if self.thinking or self.signature else []
+        texts = [Text(self.text)] if self.text else []
+        return (*thoughts, *texts, *self.calls)
+
+
+class Listener:
+    """Follows a model call; this one does nothing about it."""
+
+    def said(self, attempt: Attempt, text: str, thinking: bool) -> None:
+        """More has come, which is not in `attempt` yet."""
+
+    async def failed(self, attempt: Attempt, error: ModelError) -> None:
+        """An attempt has failed; this is awaited before the next one."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
-    """The whole answer that an attempt has come to; times in milliseconds."""
+class Caller:
+    """Calls models; `idle_timeout` is in seconds without any data, `max_attempts` for each call."""
 
-    attempt: Attempt
-    content: tuple[Block, ...]
-    stop: Stop
-    first_ms: int
-    ms: int
+    clock: Clock
+    mask: Redactor
+    idle_timeout: float
+    max_attempts: int
 
+    async def ask(self, provider: ModelProvider, request: ModelRequest, listener: Listener, *, others: bool) -> Attempt:
+        """Ask `provider` until an answer is whole, and return it.
 
-OnDelta = Callable[[Attempt, str, bool], None]
-OnFailure = Callable[[Attempt, ModelError], Awaitable[None]]
+        With `others`, which can be asked instead, there are two attempts at most, without a long wait between them, and
+        a silent model has one. Raises the last `ModelError`.
+        """
+        number = 0
+        while True:
+            number += 1
+            attempt = Attempt(
+                reply=self.clock.new_id(64),
+                model=f"{provider.name}/{request.model}",
+                number=number,
+                said=self.mask.stream(),
+                thought=self.mask.stream(),
+                started=self.clock.monotonic(),
+            )
+            try:
+                await self._stream(provider, request, attempt, listener)
+                return _whole(attempt)
+            except ModelError as error:
+                await listener.failed(attempt, error)
+                wait = _wait_before_next(error, number)
+                enough = others and (number > 1 or wait > _SHORT_WAIT or error.kind == "timeout")
+                if enough or number >= self.max_attempts or error.kind not in _RETRIED:
+                    raise
+                await self.clock.sleep(wait)
 
+    async def _stream(
+        self, provider: ModelProvider, request: ModelRequest, attempt: Attempt, listener: Listener
+    ) -> None:
+        """Take chunks until the answer is whole. Nothing waits for a provider that is silent, deaf or slow to close."""
+        loop = asyncio.get_running_loop()
+        heard = loop.time()
 
-async def call_model(
-    provider: ModelProvider,
-    request: ModelRequest,
-    *,
-    clock: Clock,
-    idle_timeout: float,
-    max_attempts: int,
-    others: bool,
-    mask: Redactor,
-    on_delta: OnDelta,
-    on_failure: OnFailure,
-) -> Answer:
-    """Ask `provider` until an answer is whole, and return it.
+        async def listen() -> None:
+            nonlocal heard
+            async for chunk in chunks:
+                if attempt.over:
+                    return
+                heard = loop.time()
+                if attempt.first is None and chunk != _KEEP_ALIVE:
+                    attempt.first = self.clock.monotonic()
+                _take(attempt, chunk, self.clock, listener)
+                if attempt.whole:
+                    return
 
-    `idle_timeout` is in seconds without any data. With `others`, which can be asked instead, there are two attempts at
-    most, without a long wait between them, and a silent model has one. `on_delta` gets each piece (attempt, text,
-    is_thinking); `on_failure` is awaited after each failed attempt, before the wait for the next one. Raises the last
-    `ModelError`.
-    """
-    model = f"{provider.name}/{request.model}"
-    number = 0
-    while True:
-        number += 1
-        reply, said, thought = clock.new_id(64), mask.stream(), mask.stream()
-        attempt = Attempt(reply, model, number, said, thought, started=clock.monotonic())
+        chunks = provider.stream(request)
+        listening = asyncio.ensure_future(contained(listen()))
         try:
-            await _stream(provider, request, attempt, clock, idle_timeout, on_delta)
-            return _answer(attempt, clock)
-        except ModelError as error:
-            await on_failure(attempt, error)
-            wait = _wait_before_next(error, number)
-            enough = others and (number > 1 or wait > _SHORT_WAIT or error.kind == "timeout")
-            if enough or number >= max_attempts or error.kind not in _RETRIED:
-                raise
-            await clock.sleep(wait)
-
-
-async def _stream(
-    provider: ModelProvider, request: ModelRequest, attempt: Attempt, clock: Clock, idle: float, on_delta: OnDelta
-) -> None:
-    """Take chunks until the answer is whole. Nothing waits for a provider that is silent, deaf or slow to close."""
-    loop = asyncio.get_running_loop()
-    heard = loop.time()
-
-    async def listen() -> None:
-        nonlocal heard
-        async for chunk in chunks:
-            if attempt.over:
-                return
-            heard = loop.time()
-            if attempt.first is None and chunk != _KEEP_ALIVE:
-                attempt.first = clock.monotonic()
-            _take(attempt, chunk, on_delta)
-            if attempt.stop is not None:
-                return
-
-    chunks = provider.stream(request)
-    listening = asyncio.ensure_future(contained(listen()))
-    try:
-        while not listening.done() and (left := heard + idle - loop.time()) > 0:
-            await asyncio.wait({listening}, timeout=left)
-        if not listening.done():
-            raise ModelError(f"the model sent nothing for {idle:g} seconds", kind="timeout")
-        _raise_failure(provider.name, listening)
-    finally:
-        attempt.over = True
-        if attempt.stop is None:
-            await _hang_up(provider.name, listening, _close(chunks))
-        else:
-            _let_go(provider, _hang_up(provider.name, listening, _run_out(chunks)))
+            while not listening.done() and (left := heard + self.idle_timeout - loop.time()) > 0:
+                await asyncio.wait({listening}, timeout=left)
+            if not listening.done():
+                raise ModelError(f"the model sent nothing for {self.idle_timeout:g} seconds", kind="timeout")
+            _raise_failure(provider.name, listening)
+        finally:
+            attempt.over = True
+            hanging_up = _hang_up(provider.name, listening, chunks, whole=attempt.whole)
+            if attempt.whole:  # meanwhile the answer is used already
+                task = asyncio.ensure_future(hanging_up)
+                _ending[task] = provider
+                task.add_done_callback(_ending.pop)
+            else:
+                await hanging_up
 
 
 def _raise_failure(provider: str, listening: asyncio.Task[None]) -> None:
@@ -144,35 +155,21 @@ def _raise_failure(provider: str, listening: asyncio.Task[None]) -> None:
         raise ModelError(f"provider {provider} failed: {error!r}", kind="refused") from error
 
 
-async def _hang_up(provider: str, listening: asyncio.Task[None], ending: Coroutine[Any, Any, None]) -> None:
-    """End a call's stream by `ending`, once nobody listens to it any more."""
+async def _hang_up(
+    provider: str, listening: asyncio.Task[None], chunks: AsyncGenerator[Chunk, None], *, whole: bool
+) -> None:
+    """End a call's stream, once nobody listens to it any more."""
     await end_task(listening, name=f"stream of {provider}", within=CLOSE_SECONDS)
-    if not listening.done():
-        ending.close()
-        return
-    task = asyncio.ensure_future(contained(ending))
-    await asyncio.wait({task}, timeout=CLOSE_SECONDS)
-    await end_task(task, name=f"close of {provider}", within=0.1)
+    if listening.done():
+        with suppress(Exception):
+            await bounded(_close(chunks, whole), name=f"close of {provider}", seconds=CLOSE_SECONDS)
 
 
-async def _close(chunks: AsyncGenerator[Chunk, None]) -> None:
+async def _close(chunks: AsyncGenerator[Chunk, None], whole: bool) -> None:
+    """Close a stream; a whole one ends by itself, which keeps its connection: a new one would cost a handshake."""
+    if whole:
+        await anext(chunks, None)
     await chunks.aclose()
-
-
-async def _run_out(chunks: AsyncGenerator[Chunk, None]) -> None:
-    """Let a stream end by itself after its stop, which keeps its connection for the next call; else close it.
-
-    A new connection would cost every call a handshake.
-    """
-    await anext(chunks, None)
-    await chunks.aclose()
-
-
-def _let_go(provider: ModelProvider, hanging_up: Coroutine[Any, Any, None]) -> None:
-    """Hang up while the answer, which is whole, is used already."""
-    task = asyncio.ensure_future(hanging_up)
-    _ending[task] = provider
-    task.add_done_callback(_ending.pop)
 
 
 async def hung_up(provider: ModelProvider) -> None:
@@ -190,62 +187,46 @@ def _checked(chunk: object) -> Chunk:
     return msgspec.convert(storable(msgspec.to_builtins(chunk)), type(chunk))
 
 
-def _take(attempt: Attempt, chunk: object, on_delta: OnDelta) -> None:
+def _take(attempt: Attempt, chunk: object, clock: Clock, listener: Listener) -> None:
     match _checked(chunk):
         case TextDelta(text=text):
-            _show(attempt, attempt.said.feed(text), on_delta, thinking=False)
+            _show(attempt, attempt.said.feed(text), listener, thinking=False)
         case ThinkingDelta(text=text, signature=signature):
-            _show(attempt, attempt.thought.feed(text), on_delta, thinking=True)
+            _show(attempt, attempt.thought.feed(text), listener, thinking=True)
             attempt.signature = signature or attempt.signature
-        case ToolCall() as call:
-            attempt.calls.append(call)
+        case ToolCall(name=name, arguments=arguments):
+            attempt.calls.append(ToolCall(clock.new_id(64), name[:_NAME_CHARS], arguments))
         case Usage() as usage:
             attempt.usage = usage
         case Stop() as stop:
-            _show(attempt, attempt.thought.end(), on_delta, thinking=True)
-            _show(attempt, attempt.said.end(), on_delta, thinking=False)
-            attempt.stop = stop
+            _show(attempt, attempt.thought.end(), listener, thinking=True)
+            _show(attempt, attempt.said.end(), listener, thinking=False)
+            attempt.stop, attempt.whole, attempt.ended = stop, True, clock.monotonic()
 
 
-def _show(attempt: Attempt, text: str, on_delta: OnDelta, *, thinking: bool) -> None:
+def _show(attempt: Attempt, text: str, listener: Listener, *, thinking: bool) -> None:
     if not text:
         return
-    on_delta(attempt, text, thinking)
+    listener.said(attempt, text, thinking)
     if thinking:
         attempt.thinking += text
     else:
         attempt.text += text
 
 
-def _answer(attempt: Attempt, clock: Clock) -> Answer:
-    if attempt.stop is None:
+def _whole(attempt: Attempt) -> Attempt:
+    """Return an attempt that has come to an answer; raise `ModelError` for any other."""
+    if not attempt.whole:
         raise ModelError("the stream ended before the answer did", kind="network")
-    content: list[Block] = []
-    if attempt.thinking or attempt.signature:  # a provider may want thinking back that nobody can read
-        content.append(Thinking(attempt.thinking, attempt.signature))
-    if attempt.text:
-        content.append(Text(attempt.text))
-    content += [ToolCall(clock.new_id(64), call.name[:_NAME_CHARS], call.arguments) for call in attempt.calls]
-    if not attempt.text.strip() and not attempt.calls and attempt.stop.reason != "refusal":
-        raise _nothing(attempt.stop)
-    end = clock.monotonic()
-    return Answer(
-        attempt=attempt,
-        content=tuple(content),
-        stop=attempt.stop,
-        first_ms=round(((attempt.first or end) - attempt.started) * 1000),
-        ms=round((end - attempt.started) * 1000),
-    )
-
-
-def _nothing(stop: Stop) -> ModelError:
-    if stop.reason == "length":  # asking again would end the same way
-        return ModelError(
+    if attempt.text.strip() or attempt.calls or attempt.stop.reason == "refusal":
+        return attempt
+    if attempt.stop.reason == "length":  # asking again would end the same way
+        raise ModelError(
             "the model reached the limit of its answer's length before it said anything",
             kind="refused",
             advice="let it think less, or allow longer answers",
         )
-    return ModelError("the model answered with nothing", kind="empty")
+    raise ModelError("the model answered with nothing", kind="empty")
 
 
 def _wait_before_next(error: ModelError, number: int) -> float:

@@ -15,7 +15,7 @@ from ..log import logger
 from ..records import Offer
 from ..records.storable import storable_text
 from ..settings import ModelSettings
-from ..supervisor import contained, end_task
+from ..supervisor import bounded
 from .call import hung_up
 
 _PROBE_SECONDS = 3.0
@@ -66,18 +66,13 @@ class Models:
         return [offer for name in names for offer in self._known[name]]
 
     async def _probe(self, name: str) -> Sequence[Offer]:
-        task = asyncio.ensure_future(contained(_offers(self._providers[name])))
         try:
-            await asyncio.wait({task}, timeout=_PROBE_SECONDS)
-            if not task.done():
-                return [Offer(model=f"{name}/", ready=False, reason=f"{name} did not say in time what it offers")]
-            if task.cancelled():
-                return [Offer(model=f"{name}/", ready=False, reason=f"{name} gave up saying what it offers")]
-            if (failure := task.exception()) is not None:
-                return [Offer(model=f"{name}/", ready=False, reason=f"{name} failed: {failure}")]
-            return task.result()
-        finally:
-            await end_task(task, name=f"offers of {name}", within=0.1)
+            return await bounded(_offers(self._providers[name]), name=f"offers of {name}", seconds=_PROBE_SECONDS)
+        except TimeoutError:
+            reason = "did not say in time what it offers"
+        except Exception as error:
+            reason = f"failed: {error}"
+        return [Offer(model=f"{name}/", ready=False, reason=f"{name} {reason}")]
 
     async def choose(self) -> tuple[Offer, str]:
         """Return the model for agents that name none, and why: the setting's, else the best that is ready.
@@ -133,13 +128,11 @@ class Models:
 
     async def close(self) -> None:
         """Close every provider; a failing one does not keep the others open."""
-        closers = {
-            asyncio.ensure_future(contained(_closed(provider))): name for name, provider in self._providers.items()
-        }
-        if closers:
-            await asyncio.wait(closers, timeout=_CLOSE_SECONDS)
-        for closer, name in closers.items():
-            await end_task(closer, name=f"close of {name}", within=0.1)
+        closings = [
+            bounded(_closed(provider), name=f"close of {name}", seconds=_CLOSE_SECONDS)
+            for name, provider in self._providers.items()
+        ]
+        await asyncio.gather(*closings, return_exceptions=True)
 
 
 async def _offers(provider: ModelProvider) -> Sequence[Offer]:

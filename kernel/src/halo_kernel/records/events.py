@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, get_args
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -15,11 +15,13 @@ Outcome = Literal["succeeded", "failed", "cancelled", "interrupted", "yielded"]
 ToolOutcome = Literal["ok", "error", "denied", "interrupted", "not_run"]
 
 
-class _Body(Struct, frozen=True, kw_only=True, tag_field="kind"):
+class KernelBody(Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """What an event of the kernel says; each class below is a kind."""
+
     v: Literal[1] = 1
 
 
-class SessionCreated(_Body, frozen=True, kw_only=True, tag="session.created"):
+class SessionCreated(KernelBody, frozen=True, kw_only=True, tag="session.created"):
     """The session's first event."""
 
     agent: str
@@ -29,19 +31,19 @@ class SessionCreated(_Body, frozen=True, kw_only=True, tag="session.created"):
     title: str = ""
 
 
-class SessionTitled(_Body, frozen=True, kw_only=True, tag="session.titled"):
+class SessionTitled(KernelBody, frozen=True, kw_only=True, tag="session.titled"):
     """A new title, by the first message or by a person."""
 
     title: str
 
 
-class SessionMoved(_Body, frozen=True, kw_only=True, tag="session.moved"):
+class SessionMoved(KernelBody, frozen=True, kw_only=True, tag="session.moved"):
     """The session is about another directory of its workspace from now on; '' is the workspace itself."""
 
     directory: str
 
 
-class TurnStarted(_Body, frozen=True, kw_only=True, tag="turn.started"):
+class TurnStarted(KernelBody, frozen=True, kw_only=True, tag="turn.started"):
     """A turn begins; `rows` are the inbox rows it consumed, `cause` why it runs: `message` or `recovery`."""
 
     rows: tuple[int, ...]
@@ -50,7 +52,7 @@ class TurnStarted(_Body, frozen=True, kw_only=True, tag="turn.started"):
     attempt: int = 1
 
 
-class InputAdded(_Body, frozen=True, kw_only=True, tag="input.added"):
+class InputAdded(KernelBody, frozen=True, kw_only=True, tag="input.added"):
     """One consumed inbox row: `text` for people, `content` for the model, `stamp` its arrival (ISO 8601, UTC, ms).
 
     `cause` is `message` for what somebody sent, `recovery` for what the kernel says after a crash.
@@ -65,7 +67,7 @@ class InputAdded(_Body, frozen=True, kw_only=True, tag="input.added"):
     cause: str = "message"
 
 
-class ContextPrepared(_Body, frozen=True, kw_only=True, tag="context.prepared"):
+class ContextPrepared(KernelBody, frozen=True, kw_only=True, tag="context.prepared"):
     """The system prompt or the tools changed; `parts` maps `<slot>:<source>` to a digest, `tools` are names."""
 
     digest: str
@@ -73,7 +75,7 @@ class ContextPrepared(_Body, frozen=True, kw_only=True, tag="context.prepared"):
     tools: tuple[str, ...]
 
 
-class AssistantMessage(_Body, frozen=True, kw_only=True, tag="assistant.message"):
+class AssistantMessage(KernelBody, frozen=True, kw_only=True, tag="assistant.message"):
     """A finished model answer: text, thinking and tool calls. `reply` is the id its deltas carried."""
 
     reply: str
@@ -83,7 +85,7 @@ class AssistantMessage(_Body, frozen=True, kw_only=True, tag="assistant.message"
     attempt: int = 1
 
 
-class AssistantDiscarded(_Body, frozen=True, kw_only=True, tag="assistant.discarded"):
+class AssistantDiscarded(KernelBody, frozen=True, kw_only=True, tag="assistant.discarded"):
     """A model call that failed; what it had streamed is not part of the answer. `attempt` counts from 1 a `model`."""
 
     reply: str
@@ -94,7 +96,7 @@ class AssistantDiscarded(_Body, frozen=True, kw_only=True, tag="assistant.discar
     model: str = ""
 
 
-class AssistantCut(_Body, frozen=True, kw_only=True, tag="assistant.cut"):
+class AssistantCut(KernelBody, frozen=True, kw_only=True, tag="assistant.cut"):
     """Text that had been streamed when a crash, a cancel or a stop ended the call."""
 
     reply: str
@@ -102,7 +104,7 @@ class AssistantCut(_Body, frozen=True, kw_only=True, tag="assistant.cut"):
     reason: str
 
 
-class ToolStarted(_Body, frozen=True, kw_only=True, tag="tool.started"):
+class ToolStarted(KernelBody, frozen=True, kw_only=True, tag="tool.started"):
     """A tool call is about to run; committed before its first effect."""
 
     call: str
@@ -110,7 +112,7 @@ class ToolStarted(_Body, frozen=True, kw_only=True, tag="tool.started"):
     replay_safe: bool = False
 
 
-class ToolFinished(_Body, frozen=True, kw_only=True, tag="tool.finished"):
+class ToolFinished(KernelBody, frozen=True, kw_only=True, tag="tool.finished"):
     """A tool call's result for the model, `ms` its duration. `not_run` is safe to ask for again."""
 
     call: str
@@ -120,7 +122,7 @@ class ToolFinished(_Body, frozen=True, kw_only=True, tag="tool.finished"):
     ms: int = 0
 
 
-class UsageRecorded(_Body, frozen=True, kw_only=True, tag="usage.recorded"):
+class UsageRecorded(KernelBody, frozen=True, kw_only=True, tag="usage.recorded"):
     """Tokens of one model call, time to its first token and to its end in milliseconds.
 
     `purpose` is `turn`, or what a plugin asked for beside it.
@@ -137,7 +139,7 @@ class UsageRecorded(_Body, frozen=True, kw_only=True, tag="usage.recorded"):
     ms: int = 0
 
 
-class TurnEnded(_Body, frozen=True, kw_only=True, tag="turn.ended"):
+class TurnEnded(KernelBody, frozen=True, kw_only=True, tag="turn.ended"):
     """A turn is over. `error` is a sentence for people, `kind` its type; both empty when it succeeded.
 
     `yielded`: it gave way to newer input after a tool batch; the turn that takes that input answers for both.
@@ -149,7 +151,7 @@ class TurnEnded(_Body, frozen=True, kw_only=True, tag="turn.ended"):
     steps: int = 0
 
 
-class QuestionAsked(_Body, frozen=True, kw_only=True, tag="question.asked"):
+class QuestionAsked(KernelBody, frozen=True, kw_only=True, tag="question.asked"):
     """A call waits for an answer; the turn is paused until then. `expires_at` is in UTC milliseconds."""
 
     question: int
@@ -160,7 +162,7 @@ class QuestionAsked(_Body, frozen=True, kw_only=True, tag="question.asked"):
     expires_at: int = 0
 
 
-class QuestionSettled(_Body, frozen=True, kw_only=True, tag="question.settled"):
+class QuestionSettled(KernelBody, frozen=True, kw_only=True, tag="question.settled"):
     """The answer to a question, or that its time is over; `by` says who."""
 
     question: int
@@ -170,7 +172,7 @@ class QuestionSettled(_Body, frozen=True, kw_only=True, tag="question.settled"):
     by: str = ""
 
 
-class ContextErased(_Body, frozen=True, kw_only=True, tag="context.erased"):
+class ContextErased(KernelBody, frozen=True, kw_only=True, tag="context.erased"):
     """The bodies of events `start` to `end` (inclusive) were taken out for good; nothing of them is shown."""
 
     start: int
@@ -178,7 +180,7 @@ class ContextErased(_Body, frozen=True, kw_only=True, tag="context.erased"):
     by: str
 
 
-class HookSkipped(_Body, frozen=True, kw_only=True, tag="context.skipped"):
+class HookSkipped(KernelBody, frozen=True, kw_only=True, tag="context.skipped"):
     """A plugin's part of the input or the context was left out because it failed; `plugin` and `hook` name it."""
 
     plugin: str
@@ -186,7 +188,7 @@ class HookSkipped(_Body, frozen=True, kw_only=True, tag="context.skipped"):
     error: str
 
 
-class ContextCut(_Body, frozen=True, kw_only=True, tag="context.cut"):
+class ContextCut(KernelBody, frozen=True, kw_only=True, tag="context.cut"):
     """Events `start` to `end` (inclusive) leave the model's history; `replacement` stands in their place."""
 
     start: int
@@ -208,29 +210,9 @@ class Foreign(Struct, frozen=True, kw_only=True):
         return text if isinstance(text, str) else ""
 
 
-KernelBody = (
-    SessionCreated
-    | SessionTitled
-    | SessionMoved
-    | TurnStarted
-    | InputAdded
-    | ContextPrepared
-    | AssistantMessage
-    | AssistantDiscarded
-    | AssistantCut
-    | ToolStarted
-    | ToolFinished
-    | UsageRecorded
-    | TurnEnded
-    | QuestionAsked
-    | QuestionSettled
-    | HookSkipped
-    | ContextCut
-    | ContextErased
-)
 Body = KernelBody | Foreign
 
-KINDS: dict[str, type[Struct]] = {str(body.__struct_config__.tag): body for body in get_args(KernelBody)}
+KINDS = {str(body.__struct_config__.tag): body for body in KernelBody.__subclasses__()}
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -260,9 +242,7 @@ class Delta(Struct, frozen=True, kw_only=True):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(KernelBody)
-
-
+_decoders = {kind: msgspec.json.Decoder(body) for kind, body in KINDS.items()}
 _OURS = {"session", "turn", "input", "assistant", "tool", "context", "question", "usage"}
 _KIND = re.compile(r"([a-z][a-z0-9_-]*)\.[a-z][a-z0-9_.-]*")
 
@@ -292,9 +272,7 @@ def encode_body(body: Body) -> str:
 
 def decode_body(kind: str, raw: str) -> Body:
     """Return the body of a stored event; a kind or version this release does not know comes back as `Foreign`."""
-    if kind in KINDS:
-        try:
-            return _decoder.decode(raw)
-        except msgspec.ValidationError:
-            pass
-    return Foreign(kind=kind, data=msgspec.json.decode(raw, type=dict[str, object]))
+    try:
+        return _decoders[kind].decode(raw)
+    except (KeyError, msgspec.ValidationError):
+        return Foreign(kind=kind, data=msgspec.json.decode(raw, type=dict[str, object]))

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from ..contracts import ModelCall
 from ..errors import ModelError
-from ..models import Attempt
+from ..models import Listener
 from ..questions import Paused
-from ..records import ModelRequest, plain_text
+from ..records import ModelRequest
 from ..turns import ask_models, usage_of
 
 if TYPE_CHECKING:
@@ -21,13 +22,10 @@ async def complete(seat: Seat, session: LiveSession, request: ModelRequest, *, p
     """See `contracts.Session.complete`. A guard that wants to ask a person refuses: no turn waits here."""
     line = await seat.models.line(session, seat.hooks, request.model)
     wanted = replace(request, model=line[0].model, purpose=purpose, session=session.info.id)
+    wish = ModelCall(id="", model=wanted.model, purpose=purpose, request=wanted, session=session, turn="")
     try:
-        answer = await ask_models(seat, session, line, wanted, lambda attempt, text, thinking: None, _failed)
+        answer = await ask_models(seat, line, wish, Listener())
     except Paused as pause:
         raise ModelError(f"a person would have to allow this: {pause}", kind="refused") from pause
     await session.write([usage_of(answer, purpose=purpose)])
-    return plain_text(answer.content)
-
-
-async def _failed(attempt: Attempt, error: ModelError) -> None:
-    """Nothing was shown of a failed attempt, so there is nothing to take back."""
+    return answer.text

@@ -2,7 +2,7 @@
 
 from .asking import ask_models, usage_of
 from .cancel import CancelToken, Reason, Stopped
-from .desk import Desk, Limits, Place
+from .desk import Desk, Place
 from .turn import Turn
 
-__all__ = ["CancelToken", "Desk", "Limits", "Place", "Reason", "Stopped", "Turn", "ask_models", "usage_of"]
+__all__ = ["CancelToken", "Desk", "Place", "Reason", "Stopped", "Turn", "ask_models", "usage_of"]

@@ -6,27 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from .. import hookspecs
+from .. import hookspecs, records
+from ..answers import checked
 from ..contracts import Session, Tool, Tx
 from ..errors import HaloError
-from ..journal import append
 from ..log import logger
 from ..questions import Asker, Paused, Pending
-from ..records import (
-    MALFORMED,
-    Access,
-    Answer,
-    Body,
-    Delta,
-    Denial,
-    Event,
-    Question,
-    ToolCall,
-    ToolFinished,
-    ToolOutcome,
-    ToolSpec,
-    ToolStarted,
-)
 from ..records.storable import storable_text
 from ..repair import INTERRUPTED, NOT_RUN
 from ..scopes import Scope
@@ -34,7 +19,7 @@ from .cancel import CancelToken, Stopped, run_stoppable
 from .desk import Desk
 
 _GRACE_SECONDS = 2.0
-_NOTHING: Mapping[tuple[str, Asker], Answer] = {}
+Answers = dict[tuple[str, Asker], records.Answer]
 
 
 @dataclass(kw_only=True)
@@ -42,25 +27,25 @@ class RunningCall:
     """A tool call that passed every check; see `contracts.Call`."""
 
     id: str
-    tool: ToolSpec
+    tool: records.ToolSpec
     arguments: Mapping[str, object]
     session: Session
     turn: str
-    access: Access
+    access: records.Access
     cancel: CancelToken
     desk: Desk
     scope: Scope
-    approval: Answer | None = None
-    answer: Answer | None = None
-    question: Question | None = None
+    approval: records.Answer | None = None
+    answer: records.Answer | None = None
+    question: records.Question | None = None
 
     def progress(self, text: str) -> None:
         """Show followers a line about this call; it is not stored."""
-        session = self.session.info.id
-        delta = Delta(session=session, turn=self.turn, reply=self.id, offset=0, text=storable_text(text), thinking=True)
+        session, text = self.session.info.id, storable_text(text)
+        delta = records.Delta(session=session, turn=self.turn, reply=self.id, offset=0, text=text, thinking=True)
         self.desk.place.feed.publish_delta(delta)
 
-    def ask(self, question: Question) -> NoReturn:
+    def ask(self, question: records.Question) -> NoReturn:
         """See `contracts.Call.ask`; the question counts even if the tool swallows what is raised here."""
         self.question = question
         raise Paused(Pending(question=question, asker="tool", call=None))
@@ -69,72 +54,47 @@ class RunningCall:
 class Batch:
     """Runs the calls of one turn's answers with its tools, at its level."""
 
-    def __init__(self, desk: Desk, tools: Mapping[str, Tool], *, turn: str, access: Access, token: CancelToken) -> None:
+    def __init__(self, desk: Desk, tools: Mapping[str, Tool], access: records.Access, token: CancelToken) -> None:
         self._desk = desk
         self._tools = tools
-        self._turn = turn
-        self._access: Access = access
+        self._access: records.Access = access
         self._token = token
+        self._done: list[records.Body] = []
 
-    async def run(self, calls: Sequence[ToolCall], answers: Mapping[tuple[str, Asker], Answer] = _NOTHING) -> None:
+    async def run(self, calls: Sequence[records.ToolCall], answers: Answers) -> None:
         """Run `calls` in order and journal every start and result; `answers` are those that people gave meanwhile.
 
         Raises `Stopped` after the rest is marked as not run, and `Paused` at a call that has to wait for a person:
         those before it have their results, it and all after it wait.
         """
-        done: list[Body] = []
-        for call in calls:
-            if self._token.requested:
-                done.append(_finished(call, "not_run", NOT_RUN))
-                continue
-            tool = self._tools.get(call.name)
-            if tool is None:
-                done.append(self._unknown(call))
-                continue
-            running = self._running(call, tool, answers)
-            verdict = await self._verdict(call, running)
-            if isinstance(verdict, Question):
-                await self._wait(done, Pending(question=verdict, asker="guard", call=call))
-            if isinstance(verdict, ToolFinished):
-                done.append(verdict)
-                continue
-            await self._commit([*done, ToolStarted(call=call.id, name=call.name, replay_safe=tool.spec.replay_safe)])
-            done = [await self._finish(running, tool)]
-            if running.question is not None and not self._token.requested:
-                await self._wait([], Pending(question=running.question, asker="tool", call=call))
-        await self._commit(done)
-        self._token.check()
+        try:
+            for call in calls:
+                result = await self._result(call, answers)
+                self._done.append(result)
+        except Paused:
+            if self._done:
+                await self._commit()
+            raise
+        await self._commit()
+        if self._token.requested:
+            raise Stopped
 
-    async def _wait(self, done: Sequence[Body], pending: Pending) -> NoReturn:
-        await self._commit(done)
-        raise Paused(pending)
-
-    async def _verdict(self, call: ToolCall, running: RunningCall) -> ToolFinished | Question | None:
-        """Return what keeps a call from running: its result, or the question that must be answered first."""
-        if MALFORMED in call.arguments:
-            text = f"Error: the arguments are not a JSON object: {str(call.arguments[MALFORMED])[:500]}"
-            return _finished(call, "error", text)
-        approval = running.approval
-        if approval is not None and not approval.approved:
-            return _finished(call, "denied", f"Refused by {approval.by or 'nobody'}: {approval.text}")
-        verdict = await self._desk.place.hooks.guard(hookspecs.authorize_tool, call=running, session=running.session)
-        if self._token.requested:  # meanwhile
+    async def _result(self, call: records.ToolCall, answers: Answers) -> records.ToolFinished:
+        tool = self._tools.get(call.name)
+        if self._token.requested:
             return _finished(call, "not_run", NOT_RUN)
-        if isinstance(verdict, Denial):
-            return _finished(call, "denied", f"Refused: {verdict.reason}")
-        return verdict if approval is None else None
-
-    def _unknown(self, call: ToolCall) -> ToolFinished:
-        names = ", ".join(self._tools) or "none"
-        return _finished(call, "error", f'Error: unknown tool "{call.name}". Available: {names}.')
-
-    def _running(self, call: ToolCall, tool: Tool, answers: Mapping[tuple[str, Asker], Answer]) -> RunningCall:
-        return RunningCall(
+        if tool is None:
+            names = ", ".join(self._tools) or "none"
+            return _finished(call, "error", f'Error: unknown tool "{call.name}". Available: {names}.')
+        if records.MALFORMED in call.arguments:
+            text = f"Error: the arguments are not a JSON object: {str(call.arguments[records.MALFORMED])[:500]}"
+            return _finished(call, "error", text)
+        running = RunningCall(
             id=call.id,
             tool=tool.spec,
             arguments=call.arguments,
             session=self._desk.session,
-            turn=self._turn,
+            turn=self._desk.turn,
             access=self._access,
             cancel=self._token,
             desk=self._desk,
@@ -142,56 +102,66 @@ class Batch:
             approval=answers.get((call.id, "guard")),
             answer=answers.get((call.id, "tool")),
         )
+        try:
+            return await self._refusal(call, running) or await self._finish(call, running, tool)
+        finally:
+            await running.scope.close()
 
-    async def _finish(self, call: RunningCall, tool: Tool) -> ToolFinished:
-        place, started = self._desk.place, self._desk.place.clock.monotonic()
-        outcome: ToolOutcome = "ok"
+    async def _finish(self, call: records.ToolCall, running: RunningCall, tool: Tool) -> records.ToolFinished:
+        place = self._desk.place
+        await self._commit(records.ToolStarted(call=call.id, name=call.name, replay_safe=tool.spec.replay_safe))
+        started = place.clock.monotonic()
+        outcome, text = await self._outcome(running, tool)
+        if running.question is not None and not self._token.requested:
+            raise Paused(Pending(question=running.question, asker="tool", call=call))
+        ms, text = round((place.clock.monotonic() - started) * 1000), cap(place.mask(text), place.result_chars)
+        return records.ToolFinished(call=call.id, name=call.name, outcome=outcome, text=text, ms=ms)
+
+    async def _refusal(self, call: records.ToolCall, running: RunningCall) -> records.ToolFinished | None:
+        """Return why a call does not run, if it does not. Raises `Paused` when a person must be asked first."""
+        approval = running.approval
+        if approval is not None and not approval.approved:
+            return _finished(call, "denied", f"Refused by {approval.by or 'nobody'}: {approval.text}")
+        verdict = await self._desk.place.hooks.guard(hookspecs.authorize_tool, call=running, session=running.session)
+        if self._token.requested:  # meanwhile
+            return _finished(call, "not_run", NOT_RUN)
+        if isinstance(verdict, records.Denial):
+            return _finished(call, "denied", f"Refused: {verdict.reason}")
+        if verdict is not None and approval is None:
+            raise Paused(Pending(question=verdict, asker="guard", call=call))
+        return None
+
+    async def _outcome(self, call: RunningCall, tool: Tool) -> tuple[records.ToolOutcome, str]:
         try:
             work = run_stoppable(tool.run(call), call.cancel, name=f"tool {call.tool.name}", grace=_GRACE_SECONDS)
-            text = _text(call.tool.name, await work)
+            return "ok", str(checked(await work, str))
         except Stopped:
-            outcome, text = "interrupted", INTERRUPTED
+            return "interrupted", INTERRUPTED
         except Paused:
-            text = ""
+            return "ok", ""
         except HaloError as error:
-            outcome, text = "error", f"Error: {error.message}"
+            return "error", f"Error: {error.message}"
         except Exception as error:
-            outcome, text = "error", f"Error: {type(error).__name__}: {error}"
             logger("turns").warning("tool failed", tool=call.tool.name, session=call.session.info.id, exc_info=True)
-        finally:
-            await call.scope.close()
-        ms = round((place.clock.monotonic() - started) * 1000)
-        text = cap(place.mask(text), place.limits.result_chars)
-        return ToolFinished(call=call.id, name=call.tool.name, outcome=outcome, text=text, ms=ms)
+            return "error", f"Error: {type(error).__name__}: {error}"
 
-    async def _commit(self, bodies: Sequence[Body]) -> None:
-        if not bodies:
-            return
-        desk, turn = self._desk, self._turn
-        session, at = desk.session.info.id, desk.place.clock.now()
+    async def _commit(self, *more: records.Body) -> None:
+        """Journal the results so far, and `more`."""
+        bodies, self._done = [*self._done, *more], []
+        desk, running = self._desk, (self._desk.place.boot, self._desk.session.info.id)
 
-        def write(tx: Tx) -> tuple[Event, ...]:
-            return (*going_on(tx, session, desk.place.boot), *append(tx, session, bodies, at=at, turn=turn))
+        def write(tx: Tx) -> Sequence[records.Body]:
+            # a turn that was paused runs again, in this process; until now another crash would find it waiting
+            tx.execute("UPDATE runs SET waiting = 0, boot = ? WHERE session = ? AND waiting > 0", running)
+            return bodies
 
         for event in await desk.commit(write):
-            if isinstance(event.body, ToolFinished):
+            if isinstance(event.body, records.ToolFinished):
                 desk.place.hooks.notify(hookspecs.tool_finished, session=desk.session.info, event=event)
 
 
-def going_on(tx: Tx, session: str, boot: str) -> tuple[Event, ...]:
-    """Say that a paused turn runs again, in this process; until then another crash finds it waiting."""
-    tx.execute("UPDATE runs SET waiting = 0, boot = ? WHERE session = ? AND waiting > 0", (boot, session))
-    return ()
-
-
-def _text(name: str, answer: object) -> str:
-    if not isinstance(answer, str):
-        raise TypeError(f"tool {name} answered with {type(answer).__name__}, not text")
-    return answer
-
-
-def _finished(call: ToolCall, outcome: ToolOutcome, text: str) -> ToolFinished:
-    return ToolFinished(call=call.id, name=call.name, outcome=outcome, text=text)
+def _finished(call: records.ToolCall, outcome: records.ToolOutcome, text: str) -> records.ToolFinished:
+    return records.ToolFinished(call=call.id, name=call.name, outcome=outcome, text=text)
 
 
 def cap(text: str, limit: int) -> str:

@@ -42,11 +42,6 @@ class CancelToken:
         """Return when a stop is asked for."""
         await asyncio.shield(self.stopped)
 
-    def check(self) -> None:
-        """Raise `Stopped` when a stop was asked for."""
-        if self.requested:
-            raise Stopped
-
 
 async def run_stoppable(work: Coroutine[Any, Any, T], token: CancelToken, *, name: str, grace: float = 0.0) -> T:
     """Run `work` until it ends or `token` asks to stop, and return its result.

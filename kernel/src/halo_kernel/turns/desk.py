@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..contracts import Clock, Database, Lease, Session, Tool, Tx
 from ..folds import History
 from ..hooks import Hooks
-from ..journal import Feed
-from ..models import Models
-from ..records import Event
+from ..journal import Feed, append
+from ..models import Caller, Models
+from ..outbox import settle
+from ..records import Body, Event, TurnEnded
 from ..scopes import Scope
 from ..secrets import Redactor
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Bounds of a turn: seconds without model data, attempts a model call, model calls a turn, characters a result."""
-
-    idle_timeout: float = 600.0
-    max_attempts: int = 5
-    max_steps: int = 100
-    result_chars: int = 8000
 
 
 @dataclass(kw_only=True)
@@ -34,10 +25,12 @@ class Place:
     feed: Feed
     hooks: Hooks
     models: Models
+    caller: Caller
     clock: Clock
     boot: str
-    limits: Limits
     mask: Redactor
+    max_steps: int
+    result_chars: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,31 +48,41 @@ class Desk:
     stirred: asyncio.Event
     scope: Scope
     told: Callable[[Event], None]
+    turn: str = ""
 
-    async def commit(self, fn: Callable[[Tx], tuple[Event, ...]]) -> tuple[Event, ...]:
-        """Write under the lease, fold what was written into the history, and tell followers.
+    async def commit(self, fn: Callable[[Tx], Sequence[Body] | None]) -> tuple[Event, ...]:
+        """Journal what `fn` returns under the lease, fold it into the history, and tell followers.
 
-        A caller that is cancelled meanwhile still waits for the commit: history and journal never differ.
+        If there is anything, what was streamed is no longer beside it; the end of a turn settles what its tree owes. A
+        caller that is cancelled meanwhile still waits for the commit: history and journal never differ.
         """
-        lease = self.lease
+        session, at = self.session.info.id, self.place.clock.now()
+        streamed = self.place.feed.partial(session) is not None
 
         def fenced(tx: Tx) -> tuple[Event, ...]:
-            lease.check(tx)
-            return fn(tx)
+            self.lease.check(tx)
+            bodies = fn(tx)
+            if not bodies:
+                return ()
+            if streamed:
+                tx.execute("DELETE FROM partials WHERE session = ?", (session,))
+            events = append(tx, session, bodies, at=at, turn=self.turn)
+            if isinstance(bodies[-1], TurnEnded):
+                settle(tx, session, at=at)
+            return events
 
-        write = asyncio.ensure_future(self.place.database.write(fenced))
+        write = asyncio.ensure_future(self._write(fenced))
         try:
-            events = await asyncio.shield(write)
+            return await asyncio.shield(write)
         except asyncio.CancelledError:
             await asyncio.wait({write})
-            if not write.cancelled() and write.exception() is None:
-                self._tell(write.result())
             raise
-        self._tell(events)
-        return events
 
-    def _tell(self, events: tuple[Event, ...]) -> None:
+    async def _write(self, fn: Callable[[Tx], tuple[Event, ...]]) -> tuple[Event, ...]:
+        events = await self.place.database.write(fn)
         for event in events:
+            self.place.feed.forget_partial(event.session)
             self.history.apply(event)
             self.told(event)
         self.place.feed.publish(events)
+        return events
