@@ -78,6 +78,7 @@ def load(path: Path, name: str) -> ModuleType:
     return module
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", list(runnable()))
 def test_a_page_does_what_it_says(page: Path, sandbox: Sandbox, tmp_path: Path) -> None:
     """A page's commands print what it shows, its tests pass, its programs run, and its hooks are hooks."""
