@@ -170,7 +170,7 @@ async def test_hooks_that_hang_are_left_out(tmp_path: Path, monkeypatch: pytest.
     """A plugin that hangs in `prepare_input` or `message_received` holds a turn up for its budget at most."""
     model = ScriptedModel()
     async with running_kernel(tmp_path / "home", model=model, extra={"odd": Odd(hangs=True)}) as kernel:
-        monkeypatch.setattr(kernel.hooks, "_budget", 0.1)
+        monkeypatch.setattr(kernel.hooks, "budget", 0.1)
         session = await a_session(kernel, tmp_path / "w")
         result = await asyncio.wait_for(session.prompt(Incoming(text="go")).result, 5)
         assert result.text == "echo: go"
@@ -183,7 +183,7 @@ async def test_a_cancel_during_a_hanging_hook_is_heard(tmp_path: Path, monkeypat
     """A turn that is cancelled before its input is in the journal begins and ends, and asks no model."""
     model = ScriptedModel()
     async with running_kernel(tmp_path / "home", model=model, extra={"odd": Odd(hangs=True)}) as kernel:
-        monkeypatch.setattr(kernel.hooks, "_budget", 0.3)
+        monkeypatch.setattr(kernel.hooks, "budget", 0.3)
         session = await a_session(kernel, tmp_path / "w")
         handle = session.prompt(Incoming(text="go"))
         await until(session.interrupt)
