@@ -44,7 +44,7 @@ from halo_kernel import (
     hook,
 )
 from halo_kernel import errors as error_tree
-from halo_kernel.client.wire import rebuild
+from halo_kernel.client.caller import rebuild
 from halo_kernel.testing import Front, VirtualClock, front, running_kernel
 
 FAILURES: list[tuple[HaloError, int]] = [

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from halo_kernel import CursorGone, Exchange, HaloError, Kernel, Route, ServerEvent, Stream, hook
-from halo_kernel.client.wire import read_events
+from halo_kernel.client.caller import read_events
 from halo_kernel.http import streams
 from halo_kernel.http.streams import EventStream, encode
 from halo_kernel.testing import Front, listening, running_kernel

@@ -64,17 +64,3 @@ def test_looking_makes_no_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         is_locked(tmp_path / "lock")
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("mode", [0o700, 0o770, 0o755])
-def test_a_lock_is_for_those_of_its_folder(tmp_path: Path, mode: int) -> None:
-    """Who may use the folder may use the lock, and nobody else."""
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    folder.chmod(mode)
-    before = os.umask(0)
-    try:
-        with locked(folder / "lock"):
-            assert (folder / "lock").stat().st_mode & 0o777 == mode & 0o666
-    finally:
-        os.umask(before)

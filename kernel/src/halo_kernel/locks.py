@@ -25,7 +25,7 @@ def locked(path: Path, *, shared: bool = False, patience: float = math.inf) -> G
     Raises `BlockingIOError` when somebody else has it for longer than `patience`, in seconds.
     """
     deadline = time.monotonic() + patience
-    with open(path, "a", opener=_for_all_of_its_folder) as file:
+    with open(path, "a") as file:
         while not _lock(file, shared=shared):
             if time.monotonic() >= deadline:
                 raise BlockingIOError(f"{path} is locked")
@@ -49,10 +49,6 @@ def _lock(file: IO[str], *, shared: bool) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _for_all_of_its_folder(path: str, flags: int) -> int:
-    return os.open(path, flags, os.stat(os.path.dirname(path)).st_mode & 0o666)
 
 
 def _drop_all() -> None:

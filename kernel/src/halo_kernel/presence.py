@@ -67,11 +67,9 @@ def sole_server(home: Path) -> Generator[None]:
             stack.enter_context(locked(home / _LOCK, patience=_PATIENCE))
         except BlockingIOError as error:
             url = presence.url if (presence := read_presence(home)) else ""
-            raise ServerRunning(
-                f"A server of the home {home} runs already{url and f' at {url}'}.",
-                url=url,
-                advice="Use it, stop it with `halo stop`, or set HALO_HOME to another folder.",
-            ) from error
+            said = f"A server of the home {home} runs already{url and f' at {url}'}."
+            advice = "Use it, stop it with `halo stop`, or set HALO_HOME to another folder."
+            raise ServerRunning(said, url=url, advice=advice) from error
         (home / _FILE).unlink(missing_ok=True)
         yield
 

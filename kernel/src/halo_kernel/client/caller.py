@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import socket
 import time
-from collections.abc import Generator, Mapping
-from contextlib import ExitStack
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
+from urllib.parse import urlsplit
 
 import msgspec
 
-from ..errors import Stopping
+from .. import errors
+from ..errors import HaloError, Stopping
 from ..presence import Presence, is_served, read_presence
 from ..records import ServerEvent
 from ..sites import Wanted, default_home
-from .wire import gone, read, read_events, rebuild, send
 
 REPLY_SECONDS = 120.0
 SILENCE_SECONDS = 45.0
 START_SECONDS = 30.0
 RECONNECT_SECONDS = 15.0
+CONNECT_SECONDS = 5.0
 _STEP = 0.1
 
 
@@ -57,7 +62,7 @@ class Client(ExitStack):
     def request(self, method: str, path: str, body: object = None, *, headers: Mapping[str, str] | None = None) -> Any:
         """Make any request. Raises like `get`."""
         raw = None if body is None else msgspec.json.encode(body)
-        with send(self._server(), method, path, raw, headers=headers or {}, timeout=REPLY_SECONDS) as response:
+        with self._asking(method, path, raw, headers=headers or {}, timeout=REPLY_SECONDS) as response:
             return read(response)
 
     def stream(self, path: str, *, after: str | None = None) -> Generator[ServerEvent]:
@@ -79,7 +84,7 @@ class Client(ExitStack):
 
     def _events(self, path: str, last: str | None) -> Generator[ServerEvent]:
         headers = {"Accept": "text/event-stream", **({} if last is None else {"Last-Event-ID": last})}
-        with send(self._server(), "GET", path, headers=headers, timeout=SILENCE_SECONDS) as response:
+        with self._asking("GET", path, None, headers=headers, timeout=SILENCE_SECONDS) as response:
             if response.status >= 400:
                 read(response)
             for event in read_events(iter(partial(response.read1, 65_536), b"")):
@@ -88,6 +93,33 @@ class Client(ExitStack):
                 if event.event == "error":
                     raise rebuild(event.data)
                 yield event
+
+    @contextmanager
+    def _asking(
+        self, method: str, path: str, body: bytes | None, *, headers: Mapping[str, str], timeout: float
+    ) -> Generator[HTTPResponse]:
+        """Send a request and give the answer; `timeout`, in seconds, is for each wait on the socket.
+
+        Raises `Stopping` when nobody listens there, or the server goes away before the context's end.
+        """
+        server = self._server()
+        where = urlsplit(server.url)
+        connection = HTTPConnection(where.netloc or "localhost", timeout=CONNECT_SECONDS)
+        try:
+            if server.is_private:
+                connection.sock = socket.socket(socket.AF_UNIX)
+                connection.sock.connect(where.path)
+            else:
+                connection.connect()
+            connection.sock.settimeout(timeout)
+            ours = {"Authorization": f"Bearer {server.token}", "Connection": "close"}
+            connection.request(method, path, body, {**ours, "Content-Type": "application/json", **headers})
+            with connection.getresponse() as response:
+                yield response
+        except (OSError, HTTPException) as error:
+            raise gone() from error
+        finally:
+            connection.close()
 
     def _server(self) -> Presence:
         """Return where the server is now."""
@@ -126,9 +158,56 @@ def _is_ready(home: Path, patience: float = 0.0) -> bool:
         if served and read_presence(home) is not None:
             return True
         if time.monotonic() >= began + START_SECONDS:
-            raise Stopping(
-                f"A server of the home {home} is running, but it does not answer.",
-                advice="Look at `halo logs`, or stop it.",
-            )
+            said = f"A server of the home {home} is running, but it does not answer."
+            raise Stopping(said, advice="Look at `halo logs`, or stop it.")
         time.sleep(_STEP)
     return False
+
+
+def read(response: HTTPResponse) -> object:
+    """Return an answer's value: decoded JSON, text of another type, or None without a body.
+
+    Raises the `HaloError` that it tells of.
+    """
+    raw = response.read()
+    value: object = raw.decode("utf-8", "replace") if raw else None
+    if response.headers.get_content_type() == "application/json":
+        with suppress(msgspec.DecodeError):
+            value = msgspec.json.decode(raw)
+    if response.status >= 400:
+        raise rebuild(value)
+    return value
+
+
+def read_events(chunks: Iterable[bytes]) -> Generator[ServerEvent]:
+    """Yield the events of the server's streams; a last one that is not ended is dropped."""
+    fields: dict[str, str] = {}
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            name, _, value = line.decode("utf-8", "replace").partition(": ")
+            if name:
+                fields[name] = value
+            elif "event" in fields:
+                data = msgspec.json.decode(fields["data"])
+                yield ServerEvent(event=fields["event"], data=data, id=fields.get("id"))
+                fields = {}
+
+
+def rebuild(told: object) -> HaloError:
+    """Return the error that a server tells about; one of an unknown type becomes a plain `HaloError`."""
+    facts = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+    kind = getattr(errors, str(facts.get("type")), HaloError)
+    message = str(facts.get("error") or "The server answered with an error that it did not explain.")
+    try:
+        accepted = inspect.signature(kind).parameters.keys() & facts.keys()
+        error = kind(message, **{name: facts[name] for name in accepted})
+    except TypeError:  # no class, or an older server leaves out a fact that it needs
+        error = None
+    return error if isinstance(error, HaloError) else HaloError(message)
+
+
+def gone() -> Stopping:
+    """Return the error for a server that is not there, or went away in the middle."""
+    return Stopping("The server cannot be reached, or went away.", advice="Start it with `halo up` if it stays so.")

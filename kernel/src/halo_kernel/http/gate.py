@@ -53,14 +53,11 @@ class Gate:
             raise
 
     @asynccontextmanager
-    async def attempt(self, bucket: str | None, address: str) -> AsyncGenerator[None]:
+    async def attempt(self, bucket: str, address: str) -> AsyncGenerator[None]:
         """Count what a handler that checks credentials raises.
 
         One address has one attempt at a time: a burst of guesses is refused without keeping the server busy.
         """
-        if bucket is None:
-            yield
-            return
         async with self._turns.setdefault(address, asyncio.Lock()):
             with self.credentials.attempts.judging(bucket, address):
                 yield

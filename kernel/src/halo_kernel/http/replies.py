@@ -69,12 +69,11 @@ def failure(error: HaloError, connection: HTTPConnection) -> Reply:
 
 def as_response(answer: object) -> Response:
     """Return a handler's answer as a response: None is 204, bytes stay as they are, text is UTF-8, all else JSON."""
-    if not isinstance(answer, Reply):
-        answer = Reply(status=204) if answer is None else Reply(body=answer)
-    body, status = answer.body, answer.status
-    headers = {**DEFAULTS, **{name.lower(): value for name, value in answer.headers.items()}}
+    reply = answer if isinstance(answer, Reply) else Reply(body=answer, status=204 if answer is None else 200)
+    headers = {**DEFAULTS, **{name.lower(): value for name, value in reply.headers.items()}}
+    body = reply.body
     if body is None:
-        return Response(status_code=status, headers=headers)
-    if not isinstance(body, bytes) and (answer.media_type == "application/json" or not isinstance(body, str)):
+        return Response(status_code=reply.status, headers=headers)
+    if not isinstance(body, bytes) and (reply.media_type == "application/json" or not isinstance(body, str)):
         body = msgspec.json.encode(body)
-    return Response(body, status, headers, answer.media_type)
+    return Response(body, reply.status, headers, reply.media_type)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -56,7 +57,7 @@ class Visit:
             address=address,
             raw=request,
         )
-        async with gate.attempt(route.attempts, address):
+        async with gate.attempt(route.attempts, address) if route.attempts else nullcontext():
             answer = await route.handler(exchange)
         if isinstance(answer, Stream):
             return EventStream(answer.events, stopping=gate.kernel.stopping, known=self._known)

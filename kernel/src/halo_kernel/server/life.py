@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any, TextIO, Unpack
 
 from .. import __version__
@@ -18,13 +21,18 @@ from ..errors import BadInput
 from ..hookspecs import runtime_started
 from ..http import Face, make_face
 from ..log import configure, reset
-from ..presence import published, sole_server
+from ..presence import is_running, published, sole_server
 from ..runtime import Kernel
 from ..secrets import ensure_home
 from ..settings import LoadedSettings, LogSettings, ServerSettings, load_kernel_settings
 from ..sites import Wanted
 from .listening import address_of, bind, hush, is_loopback, serving, url_of
-from .signals import BUDGET, TEARDOWN, TOLD_TO_END, Deadline, on_signal, told_to_end
+
+BUDGET = 10.0
+TOLD_TO_END = 128 + signal.SIGTERM
+TEARDOWN = 1.5
+_LOOK = 0.5
+_WATCHED = (signal.SIGTERM, signal.SIGINT)
 
 
 def run(
@@ -55,15 +63,40 @@ def run(
         stack.callback(reset)
         sock = stack.enter_context(bind(host or server.host, server.port if port is None else port))
         if server.password is None and not is_loopback(sock):
-            raise BadInput(
-                "Without a password the server listens on this machine only, and this host lets others reach it.",
-                field="server.host",
-                advice="Set a password with `halo password`, or leave the host at 127.0.0.1.",
-            )
+            said = "Without a password the server listens on this machine only, and this host lets others reach it."
+            advice = "Set a password with `halo password`, or leave the host at 127.0.0.1."
+            raise BadInput(said, field="server.host", advice=advice)
         life = _Life(host=host or server.host, sock=sock, ready_fd=ready_fd, parent_pid=parent_pid, log=log)
         stack.callback(life.deadline.met)
         asyncio.run(life.live(start))
     return 0
+
+
+class _Deadline:
+    """Ends the process for certain, whatever still runs, unless it is `met`."""
+
+    _timer: threading.Timer | None = None
+
+    def set(self, seconds: float, code: int) -> None:
+        """End in so many seconds from now with `code`, in place of what was set before.
+
+        The code is 0 when nothing is lost that way; `TOLD_TO_END`, as a shell tells it, when it has not crashed either.
+        """
+        self.met()
+        self._timer = threading.Timer(seconds, _exit, [code])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def met(self) -> None:
+        """Stop the clock: the process ends by itself."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _exit(code: int) -> None:
+    if code:
+        print("Halo did not stop in time; what was cut is taken up at the next start.", file=sys.stderr, flush=True)
+    os._exit(code)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +106,7 @@ class _Life:
     ready_fd: int | None
     parent_pid: int | None
     log: TextIO | None
-    deadline: Deadline = field(default_factory=Deadline)
+    deadline: _Deadline = field(default_factory=_Deadline)
 
     async def live(self, start: Callable[..., Coroutine[Any, Any, Kernel]]) -> None:
         """Start the kernel and serve it until something ends it, its start included."""
@@ -83,8 +116,8 @@ class _Life:
             self.deadline.set(BUDGET, TOLD_TO_END)
             loop.call_soon_threadsafe(stopping.set)
 
-        on_signal(stop)
-        told = asyncio.create_task(told_to_end(stopping, self.parent_pid), name="server.told")
+        _on_signal(stop)
+        told = asyncio.create_task(_told_to_end(stopping, self.parent_pid), name="server.told")
         told.add_done_callback(lambda _: stop())
         starting = asyncio.create_task(start(stopping=stopping), name="server.start")
         await asyncio.wait({starting, told}, return_when=asyncio.FIRST_COMPLETED)
@@ -130,3 +163,25 @@ class _Life:
 def _log_to_file(settings: LoadedSettings, stream: TextIO | None) -> None:
     file = settings.home / "global" / "logs" / "server.log"
     configure(settings.of(LogSettings), redactor=settings.redactor, file=file, stream=stream)
+
+
+def _on_signal(stop: Callable[[], None]) -> None:
+    """Call `stop` at the first SIGTERM or SIGINT; the second ends the process at once, even if its loop is blocked."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        for each in _WATCHED:
+            signal.signal(each, signal.SIG_DFL)
+        stop()
+
+    for each in _WATCHED:
+        signal.signal(each, handle)
+    if hasattr(signal, "SIGURG"):  # a signal that the system gives to another thread wakes only a loop with a handler
+        asyncio.get_running_loop().add_signal_handler(signal.SIGURG, int)
+
+
+async def _told_to_end(stopping: asyncio.Event, parent: int | None) -> None:
+    """Return when `stopping` is set or the process `parent` has ended; our own has when we are another one's child."""
+    is_ours = os.getppid() == parent
+    while not stopping.is_set() and (os.getppid() == parent if is_ours else parent is None or is_running(parent)):
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), parent and _LOOK)

@@ -32,10 +32,8 @@ def bind(host: str, port: int) -> socket.socket:
         return socket.create_server((str(address[0]), port), family=family, backlog=512, dualstack_ipv6=every)
     except (OSError, OverflowError, UnicodeError) as error:
         if getattr(error, "errno", 0) == errno.EADDRINUSE:
-            raise Conflict(
-                f"Port {port} on {host} is taken by another program.",
-                advice="Stop that program, or choose another port with `--port` (0 takes any free one).",
-            ) from error
+            advice = "Stop that program, or choose another port with `--port` (0 takes any free one)."
+            raise Conflict(f"Port {port} on {host} is taken by another program.", advice=advice) from error
         raise BadInput(f"The server cannot listen on {host}, port {port}: {error}.", field="server.host") from error
 
 
