@@ -11,10 +11,12 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,15 +82,16 @@ class Sandbox:
 
     def __init__(self, folder: Path, vendors: Mapping[str, str]) -> None:
         self.work = folder / "work"
+        self._home = folder / "home" / ".halo"
         self._site = folder / "site"
         programs = folder / "bin"
-        for each in (self.work, self._site, programs, folder / "home" / ".halo" / "global" / "models"):
+        for each in (self.work, self._site, programs, self._home / "global" / "models"):
             each.mkdir(parents=True)
         (self._site / "sitecustomize.py").write_text(_SITE, encoding="utf-8")
         for name, text in {"halo": _HALO, "pip": _PIP, "uv": _UV, "pytest": _PYTEST}.items():
             (programs / name).write_text(text, encoding="utf-8")
             (programs / name).chmod(0o755)
-        _write_vendors(folder / "home" / ".halo" / "global" / "models", vendors)
+        _write_vendors(self._home / "global" / "models", vendors)
         env = {name: value for name, value in os.environ.items() if not _OURS.fullmatch(name)}
         path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), env.get("PATH", "")])
         ours = {"HOME": str(folder / "home"), "PATH": path, "PYTHONPATH": str(self._site), "HALO_PORT": "0"}
@@ -104,19 +107,25 @@ class Sandbox:
             for step in steps(block):
                 parts.append(f"printf '{_MARK}'\n{step.command}\nprintf '{_MARK}%s' $?")
                 told.append((block, step))
-        done = subprocess.run(
-            ["bash", "-c", "\n".join(parts)],
-            cwd=self.work,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-        )
-        pieces = done.stdout.split(_MARK)[1:]
+        pieces = self._printed("\n".join(parts)).split(_MARK)[1:]
         pieces += [""] * (2 * len(told) - len(pieces))
         for (block, step), printed, after in zip(told, pieces[::2], pieces[1::2], strict=True):
             code = re.match(r"\d+", after)
             yield block, step, printed, int(code[0]) if code else None
+
+    def _printed(self, script: str) -> str:
+        """Run a script and return what it printed; what it left running is ended."""
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            ["bash", "-c", script], cwd=self.work, env=self.env, stdout=pipe, text=True, start_new_session=True
+        ) as process:
+            try:
+                return process.communicate(timeout=SECONDS)[0]
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                if (self._home / "global" / "supervisor.json").exists():
+                    self.python("-m", "halo_kernel", "stop", "--force")
 
     def python(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Run the interpreter here, with `more` variables."""
