@@ -90,7 +90,7 @@ SECTION, OTHER = Section("a", AgentSettings), Section("b", LimitSettings)
 
 
 async def test_gather_orders_by_plugin_name(bench: Bench) -> None:
-    """Parts come by plugin name, each plugin's in its own order, whatever the order of registration."""
+    """S53: parts come by plugin name, each plugin's in its own order, whatever the order of registration."""
     hooks = bench.add(zoo=provides(SECTION), ant=provides(OTHER, SECTION))
     assert await hooks.gather(hookspecs.provide_settings) == [("ant", OTHER), ("ant", SECTION), ("zoo", SECTION)]
 
