@@ -186,15 +186,17 @@ async def test_many_children_take_the_time_of_one(quick: None) -> None:
 
 async def test_a_closed_child_is_forgotten() -> None:
     """A parent that lives long does not keep the children and tasks that ended before it."""
-    scope = Scope("s")
+    scope = Scope("forgetful")
     for _ in range(5):
-        child = Scope("s/child", parent=scope)
+        child = Scope("forgetful/child", parent=scope)
         child.push("x", lambda: None)
         await child.close()
         await scope.task(asyncio.sleep(0))
     del child
     gc.collect()
-    assert [each for each in gc.get_objects() if isinstance(each, Scope) and each.name.startswith("s")] == [scope]
+    assert [each for each in gc.get_objects() if isinstance(each, Scope) and each.name.startswith("forgetful")] == [
+        scope
+    ]
     assert not scope._parts
     assert await scope.close() == []
 
