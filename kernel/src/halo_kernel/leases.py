@@ -91,6 +91,7 @@ class Leases:
                 try:
                     self._folder.mkdir(mode=self._folder.parent.stat().st_mode & 0o777, exist_ok=True)
                     self._lock.enter_context(locked(self._folder / member))  # nobody knows it before a claim tells it
+                    self._lock.callback((self._folder / member).unlink)
                     (self._folder / member).write_text(f"process {os.getpid()} on {socket.gethostname()}")
                 except OSError as error:
                     raise StorageUnavailable(f"No lock can be held in {self._folder}: {error.strerror}.") from error
@@ -111,7 +112,5 @@ class Leases:
 
     def leave(self) -> None:
         """Give the lock back, once the database is closed."""
-        with suppress(OSError), self._lock:
-            if self._member is not None:
-                (self._folder / self._member).unlink()
-        self._member = None
+        with suppress(OSError):
+            self._lock.close()

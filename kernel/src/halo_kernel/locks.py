@@ -5,7 +5,6 @@ Windows has no such locks: there everybody gets what they ask for.
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Generator
@@ -19,7 +18,7 @@ _held = WeakSet[IO[str]]()
 
 
 @contextmanager
-def locked(path: Path, *, shared: bool = False, patience: float = math.inf) -> Generator[None]:
+def locked(path: Path, *, shared: bool = False, patience: float = float("inf")) -> Generator[None]:
     """Have a lock file, which is made if need be and stays, alone or with all who share it.
 
     Raises `BlockingIOError` when somebody else has it for longer than `patience`, in seconds.

@@ -22,8 +22,7 @@ from ..presence import Presence, is_served, read_presence
 from ..records import ServerEvent
 from ..sites import Wanted, default_home
 
-REPLY_SECONDS = 120.0
-SILENCE_SECONDS = 45.0
+SILENCE_SECONDS = 120.0
 START_SECONDS = 30.0
 RECONNECT_SECONDS = 15.0
 CONNECT_SECONDS = 5.0
@@ -62,7 +61,7 @@ class Client(ExitStack):
     def request(self, method: str, path: str, body: object = None, *, headers: Mapping[str, str] | None = None) -> Any:
         """Make any request. Raises like `get`."""
         raw = None if body is None else msgspec.json.encode(body)
-        with self._asking(method, path, raw, headers=headers or {}, timeout=REPLY_SECONDS) as response:
+        with self._asking(method, path, raw, headers or {}) as response:
             return read(response)
 
     def stream(self, path: str, *, after: str | None = None) -> Generator[ServerEvent]:
@@ -84,9 +83,7 @@ class Client(ExitStack):
 
     def _events(self, path: str, last: str | None) -> Generator[ServerEvent]:
         headers = {"Accept": "text/event-stream", **({} if last is None else {"Last-Event-ID": last})}
-        with self._asking("GET", path, None, headers=headers, timeout=SILENCE_SECONDS) as response:
-            if response.status >= 400:
-                read(response)
+        with self._asking("GET", path, None, headers) as response:
             for event in read_events(iter(partial(response.read1, 65_536), b"")):
                 if event.event == "shutdown":
                     raise gone()
@@ -96,11 +93,11 @@ class Client(ExitStack):
 
     @contextmanager
     def _asking(
-        self, method: str, path: str, body: bytes | None, *, headers: Mapping[str, str], timeout: float
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> Generator[HTTPResponse]:
-        """Send a request and give the answer; `timeout`, in seconds, is for each wait on the socket.
+        """Send a request and give the answer.
 
-        Raises `Stopping` when nobody listens there, or the server goes away before the context's end.
+        Raises the `HaloError` that the server tells of, and `Stopping` when it is not there, or goes away meanwhile.
         """
         server = self._server()
         where = urlsplit(server.url)
@@ -111,10 +108,12 @@ class Client(ExitStack):
                 connection.sock.connect(where.path)
             else:
                 connection.connect()
-            connection.sock.settimeout(timeout)
+            connection.sock.settimeout(SILENCE_SECONDS)
             ours = {"Authorization": f"Bearer {server.token}", "Connection": "close"}
             connection.request(method, path, body, {**ours, "Content-Type": "application/json", **headers})
             with connection.getresponse() as response:
+                if response.status >= 400:
+                    raise rebuild(read(response))
                 yield response
         except (OSError, HTTPException) as error:
             raise gone() from error
@@ -165,17 +164,12 @@ def _is_ready(home: Path, patience: float = 0.0) -> bool:
 
 
 def read(response: HTTPResponse) -> object:
-    """Return an answer's value: decoded JSON, text of another type, or None without a body.
-
-    Raises the `HaloError` that it tells of.
-    """
+    """Return an answer's value: decoded JSON, text of another type, or None without a body."""
     raw = response.read()
     value: object = raw.decode("utf-8", "replace") if raw else None
     if response.headers.get_content_type() == "application/json":
         with suppress(msgspec.DecodeError):
             value = msgspec.json.decode(raw)
-    if response.status >= 400:
-        raise rebuild(value)
     return value
 
 

@@ -8,20 +8,19 @@ import socket
 import tempfile
 import threading
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
-from ..http import make_face
+from ..http import Face
 from ..log import configure
 from ..presence import Presence
 from ..runtime import Kernel
 from ..secrets import ensure_home
-from ..server.listening import hush, serving
+from ..server import serving
 from ..settings import LogSettings, load_kernel_settings
 from ..sites import Wanted
 
 END_SECONDS = 12.0
-_LONGEST_FOLDER = 70
 
 
 @contextmanager
@@ -30,7 +29,7 @@ def embedded(home: Path, wanted: Wanted) -> Generator[Presence]:
 
     Raises the errors of `Kernel.start`.
     """
-    deep = len(os.fsencode(tempfile.gettempdir())) > _LONGEST_FOLDER  # a socket's path must not be long
+    deep = len(os.fsencode(tempfile.gettempdir())) > 70  # a socket's path must not be long
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="halo.embedded", daemon=True)
     thread.start()
@@ -41,7 +40,8 @@ def embedded(home: Path, wanted: Wanted) -> Generator[Presence]:
             try:
                 yield presence
             finally:
-                asyncio.run_coroutine_threadsafe(kernel.__aexit__(None, None, None), loop).exception(END_SECONDS)
+                with suppress(TimeoutError):  # what is deaf ends with this process
+                    asyncio.run_coroutine_threadsafe(kernel.__aexit__(None, None, None), loop).exception(END_SECONDS)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(1.0)
@@ -57,12 +57,12 @@ async def _running(home: Path, path: str, wanted: Wanted) -> AsyncGenerator[Pres
     kernel = await Kernel.start(home, embedded=True, **wanted)
     configure(kernel.settings.of(LogSettings), redactor=kernel.settings.redactor)  # again: it knows plugins' secrets
     try:
-        face = make_face(kernel, url=f"unix:{path}")
+        face = Face(kernel, url=f"unix:{path}")
         sock = socket.socket(socket.AF_UNIX)
         sock.bind(path)
         sock.listen()
-        async with serving(face.app, sock, stopping=kernel.stopping):
+        async with serving(face, sock, stopping=kernel.stopping):
             yield face.presence
     finally:
-        asyncio.get_running_loop().set_exception_handler(hush)
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)  # what is cut is taken up later
         await kernel.close()

@@ -7,14 +7,13 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from starlette import routing
 from starlette.requests import Request
-from starlette.routing import Route as Mapped
-from starlette.routing import Router
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from .. import __version__
-from ..credentials import Credentials, make_credentials
+from ..credentials import make_credentials
 from ..errors import NotFound
 from ..presence import Presence
 from ..records import Reply, Route
@@ -27,33 +26,25 @@ from .system import System
 from .visits import Visit
 
 
-@dataclass(frozen=True, kw_only=True)
-class Face:
-    """What a kernel shows: its application, the credentials that this checks, and where it is found."""
+class Face(routing.Router):
+    """What a kernel shows: an application that checks `credentials`, and is found by `presence`.
 
-    app: ASGIApp
-    credentials: Credentials
-    presence: Presence
+    `url` and `address` are as in `Presence`, `host` is what its socket listens on.
+    """
 
-
-def make_face(kernel: Kernel, *, url: str, address: str = "", host: str = "127.0.0.1") -> Face:
-    """Return a kernel's face; `url` and `address` are as in `Presence`, `host` is what its socket listens on."""
-    credentials = make_credentials(kernel.home, kernel.clock)
-    token, now = credentials.token, kernel.clock.now()
-    presence = Presence(url=url, address=address, token=token, pid=os.getpid(), version=__version__, started=now)
-    gate = Gate(kernel=kernel, credentials=credentials, bound=host)
-    by_path: dict[str, dict[str, Route]] = defaultdict(dict)
-    kernel.served = System(kernel=kernel, links=credentials.links, presence=presence).routes
-    for _, route in kernel.served:
-        by_path[route.path][route.method.upper()] = route
-    mapped = [Mapped(path, Endpoint(by_path[path], gate)) for path in sorted(by_path, key=_vagueness)]
-    app = Router(mapped, default=Endpoint({}, gate), redirect_slashes=False)
-    return Face(app=app, credentials=credentials, presence=presence)
-
-
-def _vagueness(path: str) -> tuple[bool, str]:
-    """Order `/a/b` before `/a/{x}` before `/{rest:path}`: the first that fits answers."""
-    return ":path}" in path, path.replace("{", "\U0010ffff")
+    def __init__(self, kernel: Kernel, *, url: str, address: str = "", host: str = "127.0.0.1") -> None:
+        self.credentials = make_credentials(kernel.home, kernel.clock)
+        token, pid, now = self.credentials.token, os.getpid(), kernel.clock.now()
+        self.presence = Presence(url=url, address=address, token=token, pid=pid, version=__version__, started=now)
+        gate = Gate(kernel=kernel, credentials=self.credentials, bound=host)
+        kernel.served = System(kernel=kernel, links=self.credentials.links, presence=self.presence).routes()
+        by_path: dict[str, dict[str, Route]] = defaultdict(dict)
+        for _, route in kernel.served:
+            by_path[route.path][route.method.upper()] = route
+        # `/a/b` before `/a/{x}` before `/{rest:path}`: the first that fits answers.
+        paths = sorted(by_path, key=lambda path: (":path}" in path, path.replace("{", "\U0010ffff")))
+        mapped = [routing.Route(path, Endpoint(by_path[path], gate)) for path in paths]
+        super().__init__(mapped, default=Endpoint({}, gate), redirect_slashes=False)
 
 
 @dataclass(frozen=True)
@@ -74,7 +65,7 @@ class Endpoint:
         if route is None:
             response = as_response(self._unanswered(request))
         else:
-            response = await Visit(route=route, gate=self.gate, origins=self.gate.origins, request=request).respond()
+            response = await Visit(route=route, gate=self.gate, origins=self.gate.origins(), request=request).respond()
         await response(scope, body.receive, body.send)
 
     def _unanswered(self, request: Request) -> Reply:
@@ -86,5 +77,5 @@ class Endpoint:
             error = NotFound(f"{request.method} is not answered here, only {allow}.")
             return Reply(status=405, body=shape(error), headers={"Allow": allow})
         asked = self.routes.get(request.headers.get("access-control-request-method", ""))
-        cors = self.gate.origins.cors(request.headers.get("origin"), scheme=asked.auth) if asked else {}
+        cors = self.gate.origins().cors(request.headers.get("origin"), scheme=asked.auth) if asked else {}
         return Reply(status=204, headers={"Allow": allow, **cors, **(PREFLIGHT if cors else {})})

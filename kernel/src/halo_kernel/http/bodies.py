@@ -69,17 +69,12 @@ def decode(raw: bytes, kind: type) -> object:
     try:
         return msgspec.json.decode(raw.strip() or b"{}", type=_strict(kind))
     except msgspec.ValidationError as error:
-        rule, field = _explain(str(error))
+        rule, _, place = str(error).partition(" - at `$")
+        named = _NAMED.search(rule)
+        field = ".".join(filter(None, [place.rstrip("`").lstrip("."), named["name"] if named else ""]))
         raise BadInput(f"{field or 'The body'}: {rule}.", field=field) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"The body is not valid JSON: {error}.") from error
-
-
-def _explain(fault: str) -> tuple[str, str]:
-    """Return the rule that was broken and the dotted name of the field that broke it."""
-    rule, _, place = fault.partition(" - at `$")
-    named = _NAMED.search(rule)
-    return rule, ".".join(filter(None, [place.rstrip("`").lstrip("."), named["name"] if named else ""]))
 
 
 @cache

@@ -30,9 +30,8 @@ class Gate:
     bound: str
     _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary[str, asyncio.Lock])
 
-    @property
     def origins(self) -> Origins:
-        """The names and origins that are accepted now."""
+        """Return the names and origins that are accepted now."""
         return Origins(bound=self.bound, server=self.kernel.settings.of(ServerSettings))
 
     async def caller(self, connection: HTTPConnection, route: Route, address: str) -> tuple[Principal, bool]:
@@ -67,8 +66,7 @@ class Gate:
 
         Nobody guesses these 256 bits, so others' guesses never keep their owner out.
         """
-        token = _token(connection)
-        if token:
+        if token := _token(connection):
             return (OPERATOR, False) if self.credentials.is_token(token) else None
         principal, age = self.credentials.cookies.read(connection.cookies.get(COOKIE, "")) or (None, 0.0)
         return None if principal is None or principal.scheme != "operator" else (principal, age > COOKIE_REFRESH)

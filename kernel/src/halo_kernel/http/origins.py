@@ -85,11 +85,8 @@ class Origins:
         origin = headers.get("origin")
         if origin is None:
             return headers.get("sec-fetch-site") == "cross-site" and not is_open(scheme)
-        if self._is_listed(origin):
-            return False
-        if is_open(scheme):
-            return bool(self.server.cors_origins)
-        return not any(_same_host(origin, host) for host in self._hosts(headers))
+        is_ours = any(_same_host(origin, host) for host in self._hosts(headers))
+        return not (is_ours or self.cors(origin, scheme=scheme))
 
     def _is_listed(self, origin: str) -> bool:
         return any(origin.lower() == listed.lower().rstrip("/") for listed in self.server.cors_origins)

@@ -10,9 +10,10 @@ from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import Response
 
 from .. import errors
+from ..contracts import Clock
 from ..errors import BadInput, HaloError
 from ..log import logger
-from ..records import Reply
+from ..records import Reply, Route
 
 DEFAULTS = {
     "x-content-type-options": "nosniff",
@@ -38,12 +39,13 @@ STATUS: Mapping[type[HaloError], int] = {
 }
 
 
-def known(error: BaseException, *, where: str, reference: str) -> HaloError:
+def known(error: BaseException, route: Route, clock: Clock) -> HaloError:
     """Return what a client may know of an exception: a defect is logged under a reference, and only that is told."""
     if isinstance(error, HaloError):
         return error
     if isinstance(error, ClientDisconnect):
         return BadInput("The request ended before its body did.")
+    reference, where = clock.new_id(64), f"{route.method} {route.path}"
     logger("http").error("request failed", reference=reference, where=where, exc_info=error)
     said = f"Something went wrong inside the server (reference {reference})."
     return HaloError(said, advice=f"The server's log has the details under {reference}.")

@@ -21,8 +21,6 @@ from .replies import DEFAULTS, shape
 Known = Callable[[BaseException], HaloError]
 KEEP_ALIVE = 15.0
 CLOSE_SECONDS = 0.5
-_RETRY = b"retry: 1000\n\n"
-_COMMENT = b": keep-alive\n\n"
 
 
 def encode(event: ServerEvent) -> bytes:
@@ -56,7 +54,7 @@ class EventStream(Response):
         tasks = (pump, gone, stop)
         try:
             while not (await asyncio.wait(tasks, timeout=KEEP_ALIVE, return_when=asyncio.FIRST_COMPLETED))[0]:
-                await _write(send, _COMMENT)
+                await _write(send, b": keep-alive\n\n")
         finally:
             is_cut, is_heard = not pump.done(), not gone.done()
             for task in tasks:
@@ -68,7 +66,7 @@ class EventStream(Response):
     async def _pump(self, send: Send, *, has_body: bool) -> None:
         try:
             if has_body:
-                await _write(send, _RETRY)
+                await _write(send, b"retry: 1000\n\n")
                 async for event in self._events:
                     await _write(send, encode(event))
         except (Exception, SystemExit, asyncio.CancelledError) as error:

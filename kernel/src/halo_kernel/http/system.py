@@ -6,12 +6,11 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import cast
 from urllib.parse import urlencode, urlsplit
 
-from msgspec import Struct, convert
-from msgspec.structs import asdict
+from msgspec import Struct, convert, structs
 
 from ..credentials import LINK_LIFE, Links
 from ..doctor import examine
@@ -82,9 +81,8 @@ class System:
     links: Links
     presence: Presence
 
-    @cached_property
     def routes(self) -> Sequence[tuple[str, Route]]:
-        """All routes, with who answers them: of several who claim one, the kernel or nobody."""
+        """Return all routes, with who answers them: of several who claim one, the kernel or nobody."""
         claims: dict[str, list[tuple[str, Route]]] = defaultdict(list)
         for plugin, route in [*(("kernel", route) for route in self._own()), *self.kernel.routes]:
             claims[f"{route.method.upper()} {route.path}"].append((plugin, route))
@@ -113,12 +111,12 @@ class System:
 
     async def health(self, exchange: Exchange) -> Health:
         """Answer that the server runs; for load balancers and for finding out whose port this is."""
-        return convert(self._facts, Health)
+        return convert(self._facts(), Health)
 
     async def server(self, exchange: Exchange) -> ServerStatus:
         """Describe the server and its plugins."""
         facts = {"embedded": self.presence.is_private, "plugins": self.kernel.plugins.list()}
-        return convert({**self._facts, **facts}, ServerStatus, from_attributes=True)
+        return convert({**self._facts(), **facts}, ServerStatus, from_attributes=True)
 
     async def doctor(self, exchange: Exchange) -> Diagnosis:
         """Look at the home, the kernel and its plugins."""
@@ -140,7 +138,7 @@ class System:
         target = _local(cast("LinkWanted", exchange.body).next)
         if self.presence.is_private:
             raise Conflict("No browser reaches a kernel inside a command.", advice="Start the server with `halo up`.")
-        base = f"{urlsplit(self.presence.url).scheme}://{exchange.raw.headers['host']}{self._server.root_path}"
+        base = f"{urlsplit(self.presence.url).scheme}://{exchange.raw.headers['host']}{self._server().root_path}"
         return LinkMade(url=f"{base}/auth/link?{urlencode({'token': self.links.make(), 'next': target})}")
 
     async def follow_link(self, exchange: Exchange) -> Reply:
@@ -157,24 +155,22 @@ class System:
     async def front(self, exchange: Exchange) -> Reply:
         """Go to the page that the setting `server.home` names, else to `admin`, else to `web`."""
         pages = self.kernel.pages
-        for name in (self._server.home, "admin", "web"):
+        for name in (self._server().home, "admin", "web"):
             if name in pages:
                 return self._go(pages[name])
         raise NotFound("No plugin with a page is loaded.", advice="Install one: `pip install halo-web`.")
 
     def _go(self, target: str, signed_in: Principal | None = None) -> Reply:
-        location = f"{self._server.root_path}{target}"
+        location = f"{self._server().root_path}{target}"
         headers = {"Location": location, "Referrer-Policy": "no-referrer"}  # the address here may hold a token
         return Reply(status=303, headers=headers, signed_in=signed_in)
 
-    @property
     def _server(self) -> ServerSettings:
         return self.kernel.settings.of(ServerSettings)
 
-    @property
     def _facts(self) -> dict[str, object]:
         uptime = max(0, self.kernel.clock.now() - self.presence.started) / 1000
-        return {**asdict(self.presence), "home": str(self.kernel.home), "uptime": uptime}
+        return {**structs.asdict(self.presence), "home": str(self.kernel.home), "uptime": uptime}
 
 
 def _local(path: str) -> str:

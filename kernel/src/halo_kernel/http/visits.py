@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ..credentials import COOKIE, COOKIE_LIFE
-from ..errors import HaloError, Stopping
+from ..errors import Stopping
 from ..records import Exchange, Principal, Reply, Route, Stream
 from .bodies import decode
 from .gate import Gate
@@ -36,9 +37,8 @@ class Visit:
             # asyncio would let `SystemExit` end the server.
             if is_cancel(error):
                 raise
-            response = as_response(failure(self._known(error), self.request))
-        origin = self.request.headers.get("origin")
-        response.headers.update(self.origins.cors(origin, scheme=self.route.auth))
+            response = as_response(failure(known(error, self.route, self.gate.kernel.clock), self.request))
+        response.headers.update(self.origins.cors(self.request.headers.get("origin"), scheme=self.route.auth))
         return response
 
     async def _answer(self) -> Response:
@@ -60,7 +60,8 @@ class Visit:
         async with gate.attempt(route.attempts, address) if route.attempts else nullcontext():
             answer = await route.handler(exchange)
         if isinstance(answer, Stream):
-            return EventStream(answer.events, stopping=gate.kernel.stopping, known=self._known)
+            told = partial(known, route=route, clock=gate.kernel.clock)
+            return EventStream(answer.events, stopping=gate.kernel.stopping, known=told)
         response = as_response(answer)
         self._sign(response, answer if isinstance(answer, Reply) else Reply(), principal if is_old else None)
         return response
@@ -73,7 +74,3 @@ class Visit:
         value, life = ("", 0) if principal is None else (self.gate.credentials.cookies.sign(principal), COOKIE_LIFE)
         scheme = self.origins.forwarded(self.request.headers, "proto") or self.request.url.scheme
         response.set_cookie(COOKIE, value, life, secure=scheme == "https", httponly=True)
-
-    def _known(self, error: BaseException) -> HaloError:
-        where = f"{self.route.method} {self.route.path}"
-        return known(error, where=where, reference=self.gate.kernel.clock.new_id(64))

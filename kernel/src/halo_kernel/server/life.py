@@ -19,14 +19,14 @@ from typing import Any, TextIO, Unpack
 from .. import __version__
 from ..errors import BadInput
 from ..hookspecs import runtime_started
-from ..http import Face, make_face
+from ..http import Face
 from ..log import configure, reset
 from ..presence import is_running, published, sole_server
 from ..runtime import Kernel
 from ..secrets import ensure_home
 from ..settings import LoadedSettings, LogSettings, ServerSettings, load_kernel_settings
 from ..sites import Wanted
-from .listening import address_of, bind, hush, is_loopback, serving, url_of
+from .listening import address_of, bind, is_loopback, serving, url_of
 
 BUDGET = 10.0
 TOLD_TO_END = 128 + signal.SIGTERM
@@ -134,8 +134,8 @@ class _Life:
         """Serve until something stops the server; streams and connections have ended when it returns."""
         _log_to_file(kernel.settings, self.log)  # again: the plugins' secrets are known now
         settings = kernel.settings.of(ServerSettings)
-        face = make_face(kernel, url=url_of(self.sock), address=address_of(self.sock), host=self.host)
-        async with serving(face.app, self.sock, stopping=kernel.stopping, root_path=settings.root_path) as server:
+        face = Face(kernel, url=url_of(self.sock), address=address_of(self.sock), host=self.host)
+        async with serving(face, self.sock, stopping=kernel.stopping, root_path=settings.root_path) as server:
             try:
                 with published(kernel.home, face.presence):
                     kernel.host.spawn("duties", kernel.work())
@@ -144,20 +144,20 @@ class _Life:
                     await asyncio.wait({server, told}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 self.deadline.set(BUDGET, TOLD_TO_END if told.done() else 1)
-                asyncio.get_running_loop().set_exception_handler(hush)
+                # What is cut from here on must not fill the log with tracebacks.
+                asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
 
     def _announce(self, face: Face, settings: ServerSettings) -> None:
-        presence = face.presence
         with suppress(OSError):  # nobody reads it any longer
-            print(f"Halo {__version__} ready on {presence.address}", flush=True)
+            print(f"Halo {__version__} ready on {face.presence.address}", flush=True)
             if sys.stdout.isatty():  # no log may hold it
-                link = f"{presence.url}{settings.root_path}/auth/link?token={face.credentials.links.make()}"
+                link = f"{face.presence.url}{settings.root_path}/auth/link?token={face.credentials.links.make()}"
                 print(f"Sign in, once and within five minutes: {link}", flush=True)
             if settings.password is None:
                 print("No password is set, so only this machine can reach it; `halo password` sets one.", flush=True)
         if self.ready_fd is not None:
             with suppress(OSError), open(self.ready_fd, "w", encoding="utf-8") as told:
-                told.write(f"{presence.url}\n")
+                told.write(f"{face.presence.url}\n")
 
 
 def _log_to_file(settings: LoadedSettings, stream: TextIO | None) -> None:

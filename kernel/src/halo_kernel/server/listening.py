@@ -14,7 +14,6 @@ from typing import Any, cast
 from starlette.types import ASGIApp
 
 from ..errors import BadInput, Conflict
-from ..log import logger
 from ..supervisor import end_task
 
 END_SECONDS = 2.0
@@ -76,11 +75,10 @@ async def serving(
     import hypercorn.asyncio
     from hypercorn.config import Config
 
-    log = logging.getLogger("halo.hypercorn")
-    log.setLevel(logging.ERROR)
     config = Config()
     config.bind = [f"fd://{sock.detach()}"]
-    config.errorlog = log
+    config.errorlog = logging.getLogger("halo.hypercorn")
+    config.errorlog.setLevel(logging.ERROR)
     config.include_server_header = False
     config.graceful_timeout = END_SECONDS / 2
     config.keep_alive_timeout = 30.0
@@ -96,8 +94,3 @@ async def serving(
             server.result()
         else:  # from Python 3.12 on, a server waits for its connections for ever
             await end_task(server, name="connections", within=END_SECONDS / 4)
-
-
-def hush(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-    """Handle a loop's exceptions while it ends: what is cut then must not fill the log with tracebacks."""
-    logger("server").debug("while ending: " + str(context.get("message", "")), error=str(context.get("exception", "")))

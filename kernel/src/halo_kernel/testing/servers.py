@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..http import make_face
+from ..http import Face
 from ..server import bind, serving, url_of
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ class Front:
 
 def front(kernel: Kernel, *, url: str = "http://localhost:9527", host: str = "127.0.0.1") -> Front:
     """Return a kernel's application, for a client that calls it in this process."""
-    face = make_face(kernel, url=url, host=host)
-    return Front(app=face.app, token=face.presence.token, credentials=face.credentials, url=url)
+    face = Face(kernel, url=url, host=host)
+    return Front(app=face, token=face.presence.token, credentials=face.credentials, url=url)
 
 
 @asynccontextmanager
