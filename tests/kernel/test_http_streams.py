@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from halo_kernel import CursorGone, Exchange, HaloError, Kernel, Route, ServerEvent, Stream, hook
+from halo_kernel import CursorGone, Exchange, Kernel, Route, ServerEvent, Stream, hook
 from halo_kernel.client.caller import read_events
 from halo_kernel.http import streams
 from halo_kernel.http.streams import EventStream, encode
@@ -241,7 +241,7 @@ async def test_head_of_a_stream_has_headers_only(client: httpx.AsyncClient, sour
     assert source.opened == source.closed
 
 
-async def test_a_quiet_stream_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_quiet_stream_is_kept_alive(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     """A comment goes out whenever nothing else did for a while, so that no proxy gives the stream up."""
     monkeypatch.setattr(streams, "KEEP_ALIVE", 0.03)
     sent: list[bytes] = []
@@ -257,7 +257,7 @@ async def test_a_quiet_stream_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> 
     async def receive() -> Any:
         await asyncio.Event().wait()
 
-    stream = EventStream(events(), stopping=asyncio.Event(), known=lambda error: HaloError(str(error)))
+    stream = EventStream(events(), kernel.routes[0][1], kernel)
     running = asyncio.create_task(stream({"type": "http", "method": "GET"}, receive, send))
     await until(lambda: sent.count(b": keep-alive\n\n") >= 3)
     go.set()

@@ -68,8 +68,8 @@ class Gate:
         """
         if token := _token(connection):
             return (OPERATOR, False) if self.credentials.is_token(token) else None
-        principal, age = self.credentials.cookies.read(connection.cookies.get(COOKIE, "")) or (None, 0.0)
-        return None if principal is None or principal.scheme != "operator" else (principal, age > COOKIE_REFRESH)
+        found = self.credentials.cookies.read(connection.cookies.get(COOKIE, ""))
+        return (found[0], found[1] > COOKIE_REFRESH) if found and found[0].scheme == "operator" else None
 
     async def _vouched(self, connection: HTTPConnection, scheme: str) -> Principal:
         kind, _, channel = scheme.partition(":")

@@ -6,7 +6,7 @@ Wire: https://html.spec.whatwg.org/multipage/server-sent-events.html
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 from typing import cast
 
@@ -14,11 +14,10 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..errors import HaloError
-from ..records import ServerEvent
-from .replies import DEFAULTS, shape
+from ..records import Route, ServerEvent
+from ..runtime import Kernel
+from .replies import DEFAULTS, known, shape
 
-Known = Callable[[BaseException], HaloError]
 KEEP_ALIVE = 15.0
 CLOSE_SECONDS = 0.5
 
@@ -34,23 +33,23 @@ def _line(text: str) -> str:
 
 
 class EventStream(Response):
-    """One open stream. `known` turns an exception into what a client may know of it."""
+    """One open stream, which a route of a kernel answers."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncIterator[ServerEvent], *, stopping: asyncio.Event, known: Known) -> None:
+    def __init__(self, events: AsyncIterator[ServerEvent], route: Route, kernel: Kernel) -> None:
         self.status_code = 200
         self.init_headers({**DEFAULTS, "x-accel-buffering": "no"})
         self._events = events
-        self._stopping = stopping
-        self._known = known
+        self._route = route
+        self._kernel = kernel
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the iterator ends, the client goes or the server stops; the iterator is closed in any case."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         pump = asyncio.create_task(self._pump(send, has_body=scope["method"] != "HEAD"), name="http.stream")
         gone = asyncio.create_task(_gone(receive), name="http.gone")
-        stop = asyncio.create_task(self._stopping.wait(), name="http.stop")
+        stop = asyncio.create_task(self._kernel.stopping.wait(), name="http.stop")
         tasks = (pump, gone, stop)
         try:
             while not (await asyncio.wait(tasks, timeout=KEEP_ALIVE, return_when=asyncio.FIRST_COMPLETED))[0]:
@@ -71,7 +70,8 @@ class EventStream(Response):
                     await _write(send, encode(event))
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             if not is_cancel(error):
-                await _write(send, encode(ServerEvent(event="error", data=shape(self._known(error)))))
+                told = shape(known(error, self._route, self._kernel.clock))
+                await _write(send, encode(ServerEvent(event="error", data=told)))
         finally:
             with suppress(Exception):  # an iterator that is no generator cannot be closed
                 await cast("AsyncGenerator[ServerEvent]", self._events).aclose()

@@ -154,10 +154,9 @@ class System:
 
     async def front(self, exchange: Exchange) -> Reply:
         """Go to the page that the setting `server.home` names, else to `admin`, else to `web`."""
-        pages = self.kernel.pages
         for name in (self._server().home, "admin", "web"):
-            if name in pages:
-                return self._go(pages[name])
+            if page := self.kernel.pages.get(name):
+                return self._go(page)
         raise NotFound("No plugin with a page is loaded.", advice="Install one: `pip install halo-web`.")
 
     def _go(self, target: str, signed_in: Principal | None = None) -> Reply:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -60,8 +59,7 @@ class Visit:
         async with gate.attempt(route.attempts, address) if route.attempts else nullcontext():
             answer = await route.handler(exchange)
         if isinstance(answer, Stream):
-            told = partial(known, route=route, clock=gate.kernel.clock)
-            return EventStream(answer.events, stopping=gate.kernel.stopping, known=told)
+            return EventStream(answer.events, route, gate.kernel)
         response = as_response(answer)
         self._sign(response, answer if isinstance(answer, Reply) else Reply(), principal if is_old else None)
         return response
