@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -456,3 +458,22 @@ def test_a_body_without_end_is_cut(shared: Server) -> None:
                 sock.sendall(b"x" * 500_000)
                 time.sleep(0.05)
     assert httpx.get(f"{shared.url}/api/health").status_code == 200
+
+
+@pytest.mark.parametrize("how", ["newer", "damaged", "a folder"])
+def test_a_start_that_fails_says_why_and_ends_with_an_error(
+    tmp_path: Path, start: Callable[..., Server], how: str
+) -> None:
+    """A home that cannot be opened ends the server with 1 and one sentence that names the file."""
+    registry = tmp_path / "home" / "global" / "kernel.db"
+    if how == "newer":
+        server = start()
+        server.process.terminate()
+        assert server.end()[0] == 0
+        with contextlib.closing(sqlite3.connect(registry)) as database, database:
+            database.execute("INSERT INTO schema(version, min_reader) VALUES (99, 99)")
+    else:
+        registry.parent.mkdir(parents=True)
+        registry.mkdir() if how == "a folder" else registry.write_bytes(b"nothing of a database" * 100)
+    code, said = start(wait=False).end()
+    assert code == 1 and "kernel.db" in said

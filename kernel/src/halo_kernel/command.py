@@ -41,9 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # Whoever read our output has gone; the interpreter must not complain about it at exit.
+    except OSError as error:
+        # What nobody takes any more, or has no room, must not make the interpreter complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"halo: {error.filename or 'the output'} cannot be used: {error.strerror or error}.", file=sys.stderr)
         return 1
 
 

@@ -151,6 +151,7 @@ class Kernel:
         try:
             await kernel._compose(embedded)
         except BaseException:
+            kernel.stopping = asyncio.Event()  # a start that fails tells nobody else to end
             await kernel.close()
             raise
         return kernel

@@ -162,3 +162,12 @@ def test_commands_import_nothing_heavy() -> None:
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     heavy = {"starlette", "hypercorn", "apsw", "pluggy", "structlog", "ruamel", "aiohttp"}
     assert heavy & set(out.split()) == set()
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"]])
+def test_an_output_without_room_is_one_sentence(words: list[str]) -> None:
+    """A full disk behind the output ends a command with 1 and a sentence, without a traceback."""
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "halo_kernel", *words]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert ended.returncode == 1 and ended.stderr == "halo: the output cannot be used: No space left on device.\n"
