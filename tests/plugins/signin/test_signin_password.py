@@ -132,11 +132,9 @@ def on_terminal(home: Path, *answers: str) -> tuple[int, str]:
     prompts = 0
     try:
         while time.monotonic() < deadline:
-            if not select.select([outer], [], [], 1.0)[0]:
+            if not select.select([outer], [], [], 0.1)[0]:
                 if process.poll() is not None:
                     break
-                if answers[-1] == "\x03" and not waiting:
-                    os.write(outer, b"\x03")  # one that comes just before the read blocks is seen only after it
                 continue
             try:
                 piece = os.read(outer, 4096)
