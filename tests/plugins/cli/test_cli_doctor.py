@@ -125,7 +125,8 @@ def test_a_broken_settings_file(home: Path) -> None:
     (home / "secrets" / "settings.yaml").write_text("server:\n  port: [\n")
     code, checks = run()
     assert code == 1
-    assert "settings.yaml:" in checks["kernel"]["text"]
+    assert "settings.yaml:" in checks["settings_file"]["text"] and "settings.yaml:" in checks["kernel"]["text"]
+    assert "port" not in checks, "it is the settings that are broken"
     assert checks["home"]["ok"] and checks["disk"]["ok"]
 
 

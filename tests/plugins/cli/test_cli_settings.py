@@ -34,13 +34,13 @@ def test_settings_are_listed_with_values_and_sources(
     """One line a setting on stdout, what is odd about the file on stderr; with `--json` all of it."""
     (home / "secrets").mkdir(parents=True)
     (home / "secrets" / "settings.yaml").write_text("agent:\n  max_steps: 7\n  max_stops: 8\n")
-    monkeypatch.setenv("HALO_BADGE", "lab")
+    monkeypatch.setenv("HALO_PORT", "8081")
     assert settings.command([]) == 0
     said = capsys.readouterr()
     lines = said.out.splitlines()
     assert "agent.max_steps = 7  (file)" in lines
-    assert "server.port = 9527  (default)" in lines
-    assert "signin.badge = lab  (environment HALO_BADGE)" in lines
+    assert "server.host = 127.0.0.1  (default)" in lines
+    assert "server.port = 8081  (environment HALO_PORT)" in lines
     assert "line 3: there is no setting agent.max_stops, did you mean agent.max_steps?" in said.err.splitlines()
     assert settings.command(["list", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -98,10 +98,10 @@ def test_what_goes_before_is_said(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A value that a variable hides is written, and the variable named."""
-    monkeypatch.setenv("HALO_BADGE", "lab")
-    assert settings.command(["set", "signin.badge", "home"]) == 0
-    assert capsys.readouterr().err == "The environment HALO_BADGE goes before it.\n"
-    assert "badge: home" in written(home)
+    monkeypatch.setenv("HALO_PORT", "8081")
+    assert settings.command(["set", "server.port", "8082"]) == 0
+    assert capsys.readouterr().err == "The environment HALO_PORT goes before it.\n"
+    assert "port: 8082" in written(home)
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,16 @@ from typing import TypeVar
 from msgspec import convert, to_builtins
 
 from halo_kernel import (
+    BadInput,
     Client,
     HaloError,
     HealthCheck,
+    ServerSettings,
     Stopping,
     __version__,
     default_home,
     is_served,
+    load_kernel_settings,
     read_presence,
 )
 
@@ -81,7 +84,9 @@ def _ask(client: Client, found: list[HealthCheck]) -> None:
 
 def examine_home(home: Path) -> Sequence[HealthCheck]:
     """Return what is to be said of a home, whatever state it is in; a check that fails says so."""
-    return [each for check in (_versions, _home, _disk, _server, _port) for each in _examined(check, home)]
+    return [
+        each for check in (_versions, _home, _disk, _server, _settings_file, _port) for each in _examined(check, home)
+    ]
 
 
 def _examined(check: Callable[[T], Iterator[Said]], what: T) -> Iterator[HealthCheck]:
@@ -133,10 +138,17 @@ def _server(home: Path) -> Iterator[Said]:
         yield "none is running", ""
 
 
-def _port(home: Path) -> Iterator[Said]:
-    from halo_kernel import ServerSettings, load_kernel_settings
+def _settings_file(home: Path) -> Iterator[Said]:
+    """Say nothing of a file that can be read; one that is broken fails here, by its own name."""
+    load_kernel_settings(home, os.environ)
+    yield from ()
 
-    server = load_kernel_settings(home, os.environ).of(ServerSettings)
+
+def _port(home: Path) -> Iterator[Said]:
+    try:
+        server = load_kernel_settings(home, os.environ).of(ServerSettings)
+    except BadInput:  # the settings say so themselves
+        return
     where, family = f"port {server.port} on {server.host}", socket.AF_INET6 if ":" in server.host else socket.AF_INET
     try:
         if not is_served(home):
