@@ -198,7 +198,9 @@ def test_a_model_that_is_unknown(person: Halo, tree: Tree) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        pytest.param("agent:\n  # how often\n  max_steps: many\n", 3, ["agent.max_steps", "Expected `int`"], id="value"),
+        pytest.param(
+            "agent:\n  # how often\n  max_steps: many\n", 3, ["agent.max_steps", "Expected `int`"], id="value"
+        ),
         pytest.param("server:\n  port: 1\n bad: [1\n", 3, ["not valid YAML"], id="syntax"),
     ],
 )
