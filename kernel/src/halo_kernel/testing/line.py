@@ -69,7 +69,7 @@ class LineChannel:
         door.heard()
         self.ready.set()
         try:
-            await server.serve_forever()
+            await asyncio.Event().wait()  # since 3.12 `serve_forever` waits for its clients when it is cancelled
         finally:
             self.ready.clear()
             server.close()
