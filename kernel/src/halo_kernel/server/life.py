@@ -146,6 +146,7 @@ class _Life:
                 self.deadline.set(BUDGET, TOLD_TO_END if told.done() else 1)
                 # What is cut from here on must not fill the log with tracebacks.
                 asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+                sys.unraisablehook = lambda unraisable: None
 
     def _announce(self, face: Face, settings: ServerSettings) -> None:
         with suppress(OSError):  # nobody reads it any longer
