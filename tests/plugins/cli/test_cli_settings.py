@@ -100,7 +100,7 @@ def test_what_goes_before_is_said(
     """A value that a variable hides is written, and the variable named."""
     monkeypatch.setenv("HALO_PORT", "8081")
     assert settings.command(["set", "server.port", "8082"]) == 0
-    assert capsys.readouterr().err == "The environment HALO_PORT goes before it.\n"
+    assert "The environment HALO_PORT goes before it." in capsys.readouterr().err.splitlines()
     assert "port: 8082" in written(home)
 
 

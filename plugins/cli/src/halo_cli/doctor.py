@@ -22,12 +22,10 @@ from halo_kernel import (
     Client,
     HaloError,
     HealthCheck,
-    ServerSettings,
     Stopping,
     __version__,
     default_home,
     is_served,
-    load_kernel_settings,
     read_presence,
 )
 
@@ -140,11 +138,15 @@ def _server(home: Path) -> Iterator[Said]:
 
 def _settings_file(home: Path) -> Iterator[Said]:
     """Say nothing of a file that can be read; one that is broken fails here, by its own name."""
+    from halo_kernel import load_kernel_settings
+
     load_kernel_settings(home, os.environ)
     yield from ()
 
 
 def _port(home: Path) -> Iterator[Said]:
+    from halo_kernel import ServerSettings, load_kernel_settings
+
     try:
         server = load_kernel_settings(home, os.environ).of(ServerSettings)
     except BadInput:  # the settings say so themselves
