@@ -12,6 +12,7 @@ Access = Literal["full", "workspace", "readonly"]
 Mode = Literal["steer", "follow_up", "interrupt_soft", "interrupt_hard"]
 PrincipalKind = Literal["person", "agent", "unattended", "remote"]
 State = Literal["closed", "running", "waiting", "idle"]
+ShrinkReason = Literal["threshold", "overflow", "manual", "turn_end"]
 
 
 class Principal(Struct, frozen=True, kw_only=True):
@@ -118,7 +119,8 @@ class ModelChoice(Struct, frozen=True, kw_only=True):
 class AgentSpec(Struct, frozen=True, kw_only=True):
     """An agent that can run sessions.
 
-    `tools` whitelists tool names, None allows all; `source` says where it is defined.
+    `tools` whitelists tool names, None allows all; `source` says where it is defined. `context_tokens` is how long a
+    conversation may get, None: as its model takes; `compress_at` at which part of that it is shortened, None: as set.
     """
 
     id: str
@@ -129,6 +131,8 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     priority: int = 0
     internal: bool = False
     source: str = ""
+    context_tokens: int | None = None
+    compress_at: float | None = None
 
 
 Slot = Literal["profile", "agent", "team", "instructions", "knowledge", "place", "root", "all", "skills", "tools"]

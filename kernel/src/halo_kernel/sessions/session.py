@@ -16,7 +16,7 @@ from ..contracts import Lease, Tx, Update
 from ..errors import BadInput, Conflict, HaloError, LeaseHeld, SessionClosed, Stopping
 from ..folds import History
 from ..inbox import accept, check, result_of
-from ..journal import EVERY, append, erase, folded, journal_of, keep_folds, last_answer
+from ..journal import EVERY, append, erase, folded, keep_folds, last_answer
 from ..log import logger
 from ..questions import supersede
 from ..recovery import recover_tree, withdraw_message
@@ -238,25 +238,45 @@ class LiveSession:
             turn.token.request("cancelled")
         try:
             result = await turn.run()
+            self._rests = "waiting" if turn.paused else "idle"
+            await self._settle()
+            await turn.make_room("turn_end")
         finally:
             self._turn = None
-        self._rests = "waiting" if turn.paused else "idle"
         if self._info.head >= self._keep_at:
             self._keep_at = self._info.head + EVERY
             self._seat.spawn(f"snapshot of {self._info.id}", self._keep_folds())
         if result is None and not turn.paused:
             self._stirred.set()  # a row was settled under its hands: look again
-        await self._settle()
         return not (turn.token.requested and turn.token.reason == "landed")
 
-    async def _sit_down(self) -> bool:
-        """Take the tree's lease, mend what a crash cut, and load the history. False: held elsewhere, or parked."""
+    async def compact(self) -> bool:
+        """See `contracts.Session.compact`."""
+        self._check_open()
+        if self._turn is not None:
+            raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
+        return await asyncio.shield(self._track(self._compact()))
+
+    async def _compact(self) -> bool:
+        async with self._still:
+            desk = self._desk or await self._sit_down()
+            if desk is None:
+                raise Conflict(f"session {self._info.id} is held elsewhere", advice="try again, or send it a message")
+            self._turn = Turn(desk, ())
+            try:
+                return await self._turn.make_room("manual")
+            finally:
+                self._turn = None
+                self.stir()
+
+    async def _sit_down(self) -> Desk | None:
+        """Take the tree's lease, mend what a crash cut, and load the history. None: held elsewhere, or parked."""
         seat, info = self._seat, self._info
         try:
             lease = await seat.database.lease(f"tree:{info.root}")
         except LeaseHeld:
             self._retry_later()
-            return False
+            return None
         self._lease = lease
         cut = await recover_tree(seat.database, lease, info.root, session=info.id, clock=seat.clock, boot=seat.boot)
         seat.feed.publish(cut)
@@ -265,7 +285,7 @@ class LiveSession:
         if self._info.parked:
             seat.database.notify("outbox")
             self.doze()
-            return False
+            return None
         history, self._keep_at = await seat.database.read(lambda tx: folded(tx, info.id, History))
         await seat.hooks.tell(hookspecs.session_opened, session=self)
         self._desk = Desk(
@@ -278,7 +298,7 @@ class LiveSession:
             scope=self.scope,
             told=self.told,
         )
-        return True
+        return self._desk
 
     async def _keep_folds(self) -> None:
         self._keep_at = await keep_folds(self._seat.database, self._info.id)
@@ -457,19 +477,10 @@ class LiveSession:
         """See `contracts.Session.append`."""
         if not records.is_foreign(kind):
             raise BadInput(f"a plugin appends only kinds of its own, <plugin>.<noun>, not {kind!r}", field="kind")
-        session, plugin = self._info.id, kind.partition(".")[0]
+        session, now, event = self._info.id, self._seat.clock.now(), records.Foreign(kind=kind, data=dict(body))
         value = None if state is ... else msgspec.json.encode(state).decode()
-
-        def write(tx: Tx) -> tuple[records.Event, ...]:
-            if expect_head not in (None, journal_of(tx, session)[1]):
-                raise Conflict(f"the journal of {session} has gone on since event {expect_head}")
-            if value is not None:
-                rows.store_state(tx, session, plugin, value)
-            return append(tx, session, [records.Foreign(kind=kind, data=dict(body))], at=now)
-
-        now = self._seat.clock.now()
-        (event,) = await self._write(write)
-        return event
+        (made,) = await self._write(lambda tx: rows.add(tx, session, event, expect_head, value, at=now))
+        return made
 
     async def state(self, plugin: str) -> object:
         """See `contracts.Session.state`."""

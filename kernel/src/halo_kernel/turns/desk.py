@@ -30,6 +30,7 @@ class Place:
     boot: str
     mask: Redactor
     max_steps: int
+    compress_at: float
     result_chars: int
 
 
