@@ -12,7 +12,7 @@ _HOMES = {
     "client": "Client connect find_server",
     "clock": "SystemClock",
     "credentials": "COOKIE",
-    "folds": "History Item View",
+    "folds": "CLEARED_MARKER History Item View",
     "hookspecs": "hook",
     "locks": "locked",
     "plugins": "Plugin Plugins",

@@ -1,4 +1,4 @@
-"""What a turn shows a model: the system prompt, put together from every plugin's parts in one order, and the history."""
+"""What a turn shows a model: a prompt put together from every plugin's parts in one fixed order, and the history."""
 
 from __future__ import annotations
 
