@@ -61,7 +61,7 @@ def make_plan(history: Sequence[Piece], keep: int) -> Plan:
     runs = groupby(history, key=lambda piece: piece.assistant)
     sides = [Side(assistant, tuple(pieces)) for assistant, pieces in runs]
     cut = max(0, len(sides) - keep)
-    while 0 < cut < len(sides) and isinstance(sides[cut].blocks[0], ToolResult):
+    while 0 < cut < len(sides) and isinstance(next(iter(sides[cut].blocks), None), ToolResult):
         cut += 1
     return Plan(sides[:cut], sides[cut:], _cleared(history, sides[cut:]))
 

@@ -13,6 +13,7 @@ from .settings import CompactSettings
 from .summary import by_model, summary_request, without_model
 
 _REASON_CHARS = 80
+_LEAST_CHARS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,14 +65,17 @@ class Compaction:
         raise error
 
     def _locally(self, plan: Plan, why: str) -> ContextCut | None:
-        """Return a cut that takes no model; where no message goes it only clears results, and tells nobody."""
+        """Return a cut that takes no model; where no message goes it only clears results, and tells nobody.
+
+        What stands in has at most a quarter of what is said in all, so that it fits where a model takes little.
+        """
         if not plan.older:
             return self._cut(plan, 0, "", "") if plan.cleared else None
-        chars, each = self.settings.max_summary_input, self.settings.max_message_slice
-        said = without_model(plan.older, slice_chars=each, chars=chars)
-        return self._cut(
-            plan, plan.end, said, f"Auto-compacted {len(plan.older)} older messages (local fallback — {why})"
-        )
+        said = sum(len(side.text) for side in (*plan.older, *plan.kept))
+        chars = min(self.settings.max_summary_input, max(_LEAST_CHARS, said // 4))
+        summary = without_model(plan.older, slice_chars=self.settings.max_message_slice, chars=chars)
+        text = f"Auto-compacted {len(plan.older)} older messages (local fallback — {why})"
+        return self._cut(plan, plan.end, summary, text)
 
     def _cut(self, plan: Plan, end: int, replacement: str, text: str) -> ContextCut:
         return ContextCut(
@@ -84,4 +88,4 @@ class Compaction:
 
 def _thousands(request: ModelRequest, history: Sequence[Piece]) -> int:
     blocks = (block for piece in history for block in piece.content)
-    return round(tokens_of(request.system, repr(request.tools), *blocks) / 1000)
+    return max(1, round(tokens_of(request.system, repr(request.tools), *blocks) / 1000))

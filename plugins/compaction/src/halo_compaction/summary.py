@@ -51,6 +51,15 @@ def without_model(older: Sequence[Side], *, slice_chars: int, chars: int) -> str
     former = ""
     if texts and texts[0][1].startswith(_MARK):
         former = texts.pop(0)[1].partition("\n")[2][: chars // 2]
-    lines = "\n".join(f"[{role}]: {text[:slice_chars]}" for role, text in texts if text)
-    said = "\n".join(filter(None, (former, lines[-(chars - len(former)) :])))
+    lines = _last([f"[{role}]: {text[:slice_chars]}" for role, text in texts if text], chars - len(former))
+    said = "\n".join(filter(None, (former, *lines)))
     return f"{_MARK}{len(older)} messages compacted (local fallback)]\n{said or _NO_TEXT}"
+
+
+def _last(lines: Sequence[str], chars: int) -> Sequence[str]:
+    """Return the last of `lines` that have `chars` in all, one at least, as far as it fits."""
+    begin, room = len(lines), chars
+    while begin and len(lines[begin - 1]) < room:
+        begin -= 1
+        room -= len(lines[begin]) + 1
+    return lines[begin:] or [line[:chars] for line in lines[-1:]]
