@@ -34,7 +34,7 @@ class Seat(Place):
     workspace: WorkspaceInfo
     scope: Scope
     stopping: asyncio.Event
-    start_child: Callable[[SessionInfo, str, Access | None, str], Awaitable[LiveSession]]
+    start_child: Callable[[SessionInfo, str, Access | None, str, str | None], Awaitable[LiveSession]]
     max_queue: int
     find_agent: Callable[[WorkspaceInfo, str | None], AgentSpec]
     spawn: Callable[[str, Coroutine[Any, Any, None]], object]

@@ -518,6 +518,8 @@ class LiveSession:
         seat, session = self._seat, self._info.id
         return await seat.database.read(lambda tx: rows.children(tx, session, workspace=seat.workspace))
 
-    async def start_child(self, agent: str, *, access: records.Access | None = None, title: str = "") -> LiveSession:
+    async def start_child(
+        self, agent: str, *, access: records.Access | None = None, title: str = "", directory: str | None = None
+    ) -> LiveSession:
         """See `contracts.Session.start_child`."""
-        return await self._seat.start_child(self.info, agent, access, title)
+        return await self._seat.start_child(self.info, agent, access, title, directory)
