@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
 from .. import records
@@ -197,7 +197,11 @@ class Prompt(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCall:
-    """One model call, for those who guard and account for it; `usage` or `error` once it has finished."""
+    """One model call, for those who guard and account for it; `usage` or `error` once it has finished.
+
+    Neither: it was cut, or waits for a person. `spent` is what each attempt reported, by the reply's id, as the
+    journal's `usage` events have it.
+    """
 
     id: str
     model: str
@@ -208,6 +212,7 @@ class ModelCall:
     approval: records.Answer | None = None
     usage: records.Usage | None = None
     error: ModelError | None = None
+    spent: dict[str, records.Usage] = field(default_factory=dict[str, records.Usage])
 
 
 @dataclass(frozen=True, kw_only=True)
