@@ -29,6 +29,7 @@ from .records import Offer, Route, WorkspaceInfo
 from .scopes import Scope
 from .secrets import ensure_home
 from .sessions import Outbox, Questions, Sessions
+from .sessions.retention import watch_retention
 from .sessions.seat import Seat
 from .settings import (
     KERNEL_SECTIONS,
@@ -208,6 +209,7 @@ class Kernel:
                 "questions": seat.watch_questions,
             }
             if not embedded:
+                duties["retention"] = lambda: watch_retention(database, self.clock)
                 duties["blobs"] = lambda: self._blobs.sweep(info.id, database, self.clock)
             if not embedded and self._dispatchers:
                 duties["outbox"] = Courier(database, self._dispatchers, self.clock, self.hooks).run
@@ -248,7 +250,7 @@ class Kernel:
             ),
             max_steps=settings.of(AgentSettings, info).max_steps,
             result_chars=settings.of(LimitSettings, info).tool_result_render_chars,
-            max_queue=settings.of(SessionSettings).max_queue_size,
+            limits=settings.of(SessionSettings),
             find_agent=self.workspaces.agent,
             spawn=self.supervisor.spawn,
             mark_busy=mark_busy,

@@ -146,6 +146,28 @@ class Sessions(Protocol):
         session runs or sends, or another process works on it, `BadInput` for what is no range of whole turns.
         """
 
+    async def delete_exchange(self, session: str, *, workspace: str, principal: Principal, row: int) -> Event:
+        """Show a person's message (inbox row `row`) and what was answered to it no more, to people and models.
+
+        Where several were answered together the answer goes with the last one. Nothing is taken out of the journal.
+        Raises `NotFound` for what is no exchange, `Conflict` while the session runs.
+        """
+
+    async def rename(self, session: str, *, workspace: str, principal: Principal, title: str) -> Event:
+        """Give a session a title, which no message replaces. Raises `BadInput`, `NotFound`."""
+
+    async def fork(self, session: str, *, workspace: str, principal: Principal, title: str | None = None) -> Session:
+        """Make a root session with the history of another one; from then on neither knows of the other.
+
+        What waits, is asked or owed stays with the original; of its open turn the copy has an interrupted one.
+        """
+
+    async def delete(self, session: str, *, workspace: str, principal: Principal) -> None:
+        """Delete a session and all below it: it ends at once, its id is never used again, and nobody finds it.
+
+        What it still owes is sent, as `deleted`; a day later its rows are taken out of the database.
+        """
+
 
 class Data(Protocol):
     """Databases for plugins."""

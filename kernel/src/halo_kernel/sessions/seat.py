@@ -17,6 +17,7 @@ from ..log import logger
 from ..questions import expire
 from ..records import Access, AgentSpec, Event, SessionInfo, ToolSpec, WorkspaceInfo
 from ..scopes import Scope
+from ..settings import SessionSettings
 from ..supervisor import at_bell
 from ..turns import Place
 
@@ -35,7 +36,7 @@ class Seat(Place):
     scope: Scope
     stopping: asyncio.Event
     start_child: Callable[[SessionInfo, str, Access | None, str, str | None], Awaitable[LiveSession]]
-    max_queue: int
+    limits: SessionSettings
     find_agent: Callable[[WorkspaceInfo, str | None], AgentSpec]
     spawn: Callable[[str, Coroutine[Any, Any, None]], object]
     mark_busy: Callable[[], Awaitable[None]]
