@@ -171,6 +171,15 @@ async def prepare_context(session: contracts.Session) -> Iterable[records.Contex
 
 
 @spec
+async def extend_turn(turn: contracts.Turn, session: contracts.Session) -> Iterable[records.Extension]:
+    """Collect: messages that are accepted in the write that ends a turn which succeeded or failed.
+
+    If one is for the turn's own session, what the turn answered is sent as interim, and the next turn replies too.
+    """
+    return ()
+
+
+@spec
 async def report_health(host: contracts.Host) -> Iterable[records.HealthCheck]:
     """Collect: what `halo doctor` should say of the plugin's own matters, such as a program that it needs."""
     return ()

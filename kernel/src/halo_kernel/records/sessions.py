@@ -154,6 +154,16 @@ class PreparedInput(Struct, frozen=True, kw_only=True):
     stamp: str
 
 
+class Extension(Struct, frozen=True, kw_only=True):
+    """A message that a plugin adds when a turn ends, for the session `session` of the workspace, '' for the turn's own.
+
+    It is accepted with what ends the turn, at the turn's level or a lower one; `message.reply_to` does not count.
+    """
+
+    message: Incoming
+    session: str = ""
+
+
 class Denial(Struct, frozen=True):
     """Why a call is refused, a sentence for the model and for people."""
 

@@ -17,7 +17,6 @@ from ..log import logger
 from ..questions import expire
 from ..records import Access, AgentSpec, Event, SessionInfo, ToolSpec, WorkspaceInfo
 from ..scopes import Scope
-from ..settings import SessionSettings
 from ..supervisor import at_bell
 from ..turns import Place
 
@@ -36,7 +35,6 @@ class Seat(Place):
     scope: Scope
     stopping: asyncio.Event
     start_child: Callable[[SessionInfo, str, Access | None, str, str | None], Awaitable[LiveSession]]
-    limits: SessionSettings
     find_agent: Callable[[WorkspaceInfo, str | None], AgentSpec]
     spawn: Callable[[str, Coroutine[Any, Any, None]], object]
     mark_busy: Callable[[], Awaitable[None]]

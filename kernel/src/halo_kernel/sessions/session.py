@@ -257,6 +257,8 @@ class LiveSession:
         if result is None and not turn.paused:
             self._stirred.set()  # a row was settled under its hands: look again
         await self._settle()
+        for name in turn.extended - {self._info.id}:
+            await self._seat.wake(self._seat, name)
         return not (turn.token.requested and turn.token.reason == "landed")
 
     async def _sit_down(self) -> bool:
