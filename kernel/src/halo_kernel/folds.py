@@ -50,6 +50,9 @@ class History(Struct):
             case records.ContextCut():
                 self.tokens = self.counted = 0
                 self._cut(event.seq, event.body)
+            case records.ExchangeDeleted(start=start, end=end):  # what stands for more than it stays
+                self.tokens = self.counted = 0
+                self.pieces = [piece for piece in self.pieces if piece.first < start or piece.last > end]
             case records.ContextErased(start=start, end=end):
                 self.tokens = self.counted = 0
                 self.pieces = [piece for piece in self.pieces if piece.last < start or piece.first > end]
@@ -136,7 +139,7 @@ class View(Struct):
             case records.ContextCut():
                 self.tokens = 0
                 self._put(event, f"seq:{event.seq}", "notice", text=f"{body.text}\n\n{body.replacement}".strip())
-            case records.ContextErased(start=start, end=end):
+            case records.ContextErased(start=start, end=end) | records.ExchangeDeleted(start=start, end=end):
                 self.items = {key: item for key, item in self.items.items() if not start <= item.seq <= end}
             case _:
                 if text := _notice(body):

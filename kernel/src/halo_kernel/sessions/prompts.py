@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from ..contracts import Database
+from ..inbox import result_of
 from ..records import Receipt, TurnResult
 
 
@@ -54,3 +56,14 @@ class PromptHandle:
         for future in (self.accepted, self.result):
             if not future.done():
                 future.set_exception(error)
+
+
+async def settle(database: Database, handles: Sequence[PromptHandle]) -> None:
+    """Settle those handles whose messages have been answered, here or by another process."""
+    numbers = {handle.row for handle in handles} - {0}
+    if not numbers:
+        return
+    found = await database.read(lambda tx: {row: result_of(tx, row) for row in numbers})
+    for handle in handles:
+        if (result := found.get(handle.row)) is not None:
+            handle.settle(result)

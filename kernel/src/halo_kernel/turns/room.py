@@ -14,7 +14,7 @@ from ..journal import find
 from .context import Context
 
 _NEVER = 1 << 62
-_CUTS = "seq > ? AND kind IN ('context.cut', 'context.erased') LIMIT 1"
+_CUTS = "seq > ? AND kind IN ('context.cut', 'context.erased', 'exchange.deleted') LIMIT 1"
 
 
 async def make_room(context: Context, reason: records.ShrinkReason) -> bool:

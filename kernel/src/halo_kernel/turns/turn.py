@@ -24,6 +24,7 @@ from .batch import Answers, Batch
 from .cancel import CancelToken, Stopped, run_stoppable
 from .context import Context, prepare_context
 from .desk import Desk
+from .extending import Extensions, collect_extensions
 from .room import make_room
 
 _TITLE_CHARS = 60
@@ -48,6 +49,7 @@ class Turn:
         self._answer = ""
         self._context: Context | None = None
         self._steps = 0
+        self._extensions = Extensions()
 
     @property
     def numbers(self) -> list[int]:
@@ -59,6 +61,11 @@ class Turn:
         """The turn as plugins see it."""
         routes = tuple(dict.fromkeys(row.route for row in self.rows if row.route))
         return contracts.Turn(id=self.id, cause=self.rows[0].cause, routes=routes)
+
+    @property
+    def extended(self) -> set[str]:
+        """The sessions that got a message when it ended."""
+        return self._extensions.taken
 
     async def run(self) -> records.TurnResult | None:
         """Run to the end and return the result; None when its rows were settled by somebody else before it began.
@@ -86,16 +93,19 @@ class Turn:
             return await self._end(failed)
         return None
 
-    async def make_room(self, reason: records.ShrinkReason) -> bool:
-        """Make the history shorter, on request or at the end of a turn if that is due; false when it was not.
+    @property
+    def is_crowded(self) -> bool:
+        """Whether the next turn should find a shorter history."""
+        return self._context is not None and self._context.is_full
 
-        It can be stopped like a turn, even the one that has just ended. Raises what kept it from what was requested.
+    async def make_room(self, reason: records.ShrinkReason) -> bool:
+        """Do nothing but make the history shorter, or do it after all else; false when it was not.
+
+        It can be stopped as a turn can, and is not begun after one that was. Raises what kept it from what was asked.
         """
         with suppress(Stopped):
-            if reason == "manual":
-                self._context = await self._prepare(self._desk.session.info.access)
-            if self._context is not None and (reason == "manual" or self._context.is_full):
-                return await run_stoppable(make_room(self._context, reason), self.token, name="compaction")
+            context = self._context or await self._prepare(self._desk.session.info.access)
+            return await run_stoppable(make_room(context, reason), self.token, name="compaction")
         return False
 
     async def _begin(self) -> bool:
@@ -252,6 +262,9 @@ class Turn:
         end = structs.replace(end, steps=self._steps)
         model, partial = self._context.line[0].model if self._context else "", desk.place.feed.partial(session)
         reply, reason = _reply(end, self._answer), REASONS.get(end.outcome, "aborted")
+        if end.outcome in ("succeeded", "failed"):
+            self._extensions = await collect_extensions(desk.place.hooks, self.told, desk.session)
+        more, access, cap = self._extensions, self.rows[0].access, desk.place.limits.max_queue_size
 
         def write(tx: Tx) -> Sequence[records.Body]:
             if newer and not are_waiting(tx, newer):
@@ -260,12 +273,16 @@ class Turn:
             tx.execute("UPDATE sessions SET crashes = 0, model = ? WHERE id = ?", (model, session))
             if newer:
                 return [end]
-            owe_replies(tx, session, text=reply, reason=reason, at=now)
-            return [*(bodies or loose_ends(tx, session, self.id, partial, reason=end.outcome)), end]
+            more.accept(tx, self.id, session, access=access, at=now, cap=cap)
+            owe_replies(tx, session, text=reply, reason=reason, at=now, last=session not in more.taken)
+            left = bodies or loose_ends(tx, session, self.id, partial, reason=end.outcome)
+            return [*left, *more.skipped, end]
 
         if not await desk.commit(write):
             return None
         desk.place.database.notify("outbox")
+        if session in self.extended:
+            desk.stirred.set()
         outcome, error, kind = end.outcome, end.error, end.kind
         result = records.TurnResult(
             session=session, turn=self.id, outcome=outcome, text=self._answer, error=error, kind=kind
