@@ -137,6 +137,16 @@ async def resolve_model(name: str, session: contracts.Session) -> str | None:
 
 
 @spec(firstresult=True)
+async def shrink_context(
+    reason: records.ShrinkReason,
+    session: contracts.Session,
+    request: records.ModelRequest,
+    history: Sequence[records.Piece],
+) -> records.ContextCut | None:
+    """First: what shall leave the model's history, of which `request` is made; it may take an hour to tell."""
+
+
+@spec(firstresult=True)
 async def authenticate(request: HTTPConnection, scheme: str) -> records.Principal | None:
     """First: who makes this request, for a scheme of the plugin's own. Raises `WrongCredentials`."""
 
