@@ -21,7 +21,7 @@ _HOMES = {
     "secrets": "ensure_home write_secret",
     "server": "embedded",
     "settings": "AgentSettings EgressSettings LimitSettings LogSettings ModelSettings PluginSettings ServerSettings"
-    " SessionSettings SettingsField load_kernel_settings",
+    " SessionSettings SettingsField SettingsFinding load_kernel_settings",
     "sites": "Wanted add_sites default_home read_sets",
     "sqlite": "is_own_file",
     "testing.checks": "judge",

@@ -31,6 +31,7 @@ from .settings import PluginSettings as PluginSettings
 from .settings import ServerSettings as ServerSettings
 from .settings import SessionSettings as SessionSettings
 from .settings import SettingsField as SettingsField
+from .settings import SettingsFinding as SettingsFinding
 from .settings import load_kernel_settings as load_kernel_settings
 from .sites import Wanted as Wanted
 from .sites import add_sites as add_sites

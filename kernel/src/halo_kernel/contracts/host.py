@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from ..folds import View
-    from ..settings import SettingsField
+    from ..settings import Reading, SettingsField
 
 S = TypeVar("S", bound="msgspec.Struct")
 
@@ -42,6 +42,9 @@ class Settings(Protocol):
         With `workspace`, its `.halo/settings.yaml` goes before the home's file, for what is not `global_only`. A file
         that is broken meanwhile leaves what counted before. Raises `NotFound` when no plugin provides the section.
         """
+
+    def at(self, workspace: WorkspaceInfo | None = None) -> Reading:
+        """Return all that counts now, for a workspace or for the whole server, and what is odd about it."""
 
     def fields(self, workspace: WorkspaceInfo | None = None) -> Sequence[SettingsField]:
         """Return every setting with its rule, value and source; a secret as its handle."""
