@@ -18,6 +18,7 @@ _HOMES = {
     "presence": "Presence is_served read_presence",
     "repair": "repair_history",
     "runtime": "Kernel",
+    "schema": "newest_schema",
     "secrets": "ensure_home write_secret",
     "server": "embedded",
     "settings": "AgentSettings EgressSettings LimitSettings LogSettings ModelSettings PluginSettings ServerSettings"
