@@ -219,8 +219,8 @@ class Kernel:
             return seat
 
         self.workspaces = Workspaces(
-            self.data,
-            registry,
+            data=self.data,
+            registry=registry,
             clock=self.clock,
             boot=self.boot,
             default=self.settings.of(AgentSettings).default,
