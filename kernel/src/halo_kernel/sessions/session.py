@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -27,6 +27,7 @@ from .completion import complete
 from .duty import Duty, find_duty
 from .prompts import PromptHandle, Prompts
 from .seat import Seat
+from .writes import Writes
 
 T = TypeVar("T")
 
@@ -47,7 +48,7 @@ class LiveSession:
         self._turn: Turn | None = None
         self._stirred = asyncio.Event()
         self._prompts = Prompts(seat.database)
-        self._writes: set[asyncio.Task[Any]] = set()
+        self._writes = Writes()
         self._still = asyncio.Lock()  # held while turns run, or while the journal is rewritten
         self._keep_at = 0
         self._told = True  # whether those whom it reports to know of its last end
@@ -80,6 +81,11 @@ class LiveSession:
         return self._lease
 
     @property
+    def above(self) -> LiveSession | None:
+        """The session that this one works for, if it is in memory."""
+        return self._seat.sessions.get(self._info.parent or "")
+
+    @property
     def closed(self) -> bool:
         """Whether it is closed or closing."""
         return self._closing is not None
@@ -89,7 +95,7 @@ class LiveSession:
     async def submit(self, message: records.Incoming) -> records.Receipt:
         """See `contracts.Session.submit`. What is written for a caller that is cancelled meanwhile is answered too."""
         self._check_open()
-        return await asyncio.shield(self._track(self._receive(message)))
+        return await asyncio.shield(self._writes.track(self._receive(message)))
 
     async def _receive(self, message: records.Incoming) -> records.Receipt:
         receipt, fresh = await self._accept(message)
@@ -102,20 +108,8 @@ class LiveSession:
         self._check_open()
         handle = PromptHandle(self._cancel_prompt)
         self._prompts.add(handle)
-        self._track(self._write_prompt(message, handle))
+        self._writes.track(self._write_prompt(message, handle))
         return handle
-
-    def _track(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run a write that the session is busy with: it is neither put to rest nor closed before."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._writes.add(task)
-        task.add_done_callback(self._tracked)
-        return task
-
-    def _tracked(self, task: asyncio.Task[Any]) -> None:
-        self._writes.discard(task)
-        if not task.cancelled():
-            task.exception()  # retrieved: whoever waited has it
 
     async def _write_prompt(self, message: records.Incoming, handle: PromptHandle) -> None:
         try:
@@ -204,25 +198,36 @@ class LiveSession:
 
     async def _drive(self) -> None:
         """Run turns until nothing waits that this process may run."""
+        gate = self._seat.gate
         async with self._still:
             while not self._seat.stopping.is_set():
                 self._stirred.clear()
-                desk = self._desk
-                duty = await self._seat.database.read(self._due)
-                if self._closing is not None or duty.is_nothing:
+                if not gate.enter(self):
                     break
-                if duty.superseded:
-                    await self._supersede()
-                    continue
-                if not await (self._sit_down() if desk is None else self._take_turn(desk, duty)):
-                    break
-                if desk is not None and not duty.more and not self._stirred.is_set():
-                    break
+                try:
+                    if not await self._advance():
+                        break
+                finally:
+                    gate.leave(self)
         await self._prompts.settle()
         if not self._told:
             await self._tell_tree()
         if self._prompts.wait:  # another process answers
             self._retry_later()
+
+    async def _advance(self) -> bool:
+        """Do what is due next; false when nothing is, or when it is not for this process to do."""
+        desk = self._desk
+        duty = await self._seat.database.read(self._due)
+        if self._closing is not None or duty.is_nothing:
+            return False
+        if duty.superseded:
+            now = self._seat.clock.now()
+            await self._write(lambda tx: supersede(tx, self._info.id, at=now))  # its turn is ended next
+            return True
+        if desk is None:
+            return await self._sit_down() is not None
+        return await self._take_turn(desk, duty) and (duty.more or self._stirred.is_set())
 
     async def _tell_tree(self) -> None:
         """Wake those of the tree that have got a report."""
@@ -231,11 +236,6 @@ class LiveSession:
 
     def _due(self, tx: Tx) -> Duty:
         return find_duty(tx, self._info, seated=self._desk is not None, boot=self._seat.boot)
-
-    async def _supersede(self) -> None:
-        """Settle the open question, because a message goes first; its turn is ended next."""
-        now = self._seat.clock.now()
-        await self._write(lambda tx: supersede(tx, self._info.id, at=now))
 
     async def _take_turn(self, desk: Desk, duty: Duty) -> bool:
         """Run one turn and settle its handles; false when it was landed for a shutdown."""
@@ -266,17 +266,19 @@ class LiveSession:
         self._check_open()
         if self._turn is not None:
             raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
-        return await asyncio.shield(self._track(self._compact()))
+        return await asyncio.shield(self._writes.track(self._compact()))
 
     async def _compact(self) -> bool:
+        gate = self._seat.gate
         async with self._still:
-            desk = self._desk or await self._sit_down()
-            if desk is None:
-                raise Conflict(f"session {self._info.id} is held elsewhere", advice="try again, or send it a message")
-            self._turn = Turn(desk, ())
             try:
+                desk = (self._desk or await self._sit_down()) if gate.enter(self) else None
+                if desk is None:
+                    raise Conflict(f"session {self._info.id} is held elsewhere", advice="try again in a moment")
+                self._turn = Turn(desk, ())
                 return await self._turn.make_room("manual")
             finally:
+                gate.leave(self)
                 self._turn = None
                 self.stir()
 
@@ -325,10 +327,9 @@ class LiveSession:
         """Look again in a second: nothing tells us when another process dies or a disk has room."""
         if not self._retrying and self._closing is None:
             self._retrying = True
-            self._seat.spawn(f"retry {self._info.id}", self._retry())
+            asyncio.get_running_loop().call_later(_HELD_SECONDS, self._retry)
 
-    async def _retry(self) -> None:
-        await asyncio.sleep(_HELD_SECONDS)
+    def _retry(self) -> None:
         self._retrying = False
         self.wake()
 
@@ -347,7 +348,7 @@ class LiveSession:
 
         Raises `Conflict` while it runs, `LeaseHeld` when another process works on the tree.
         """
-        return await asyncio.shield(self._track(self._alter(change)))
+        return await asyncio.shield(self._writes.track(self._alter(change)))
 
     async def _alter(self, change: Callable[[Tx], tuple[tuple[records.Event, ...], T]]) -> tuple[records.Event, T]:
         if self._still.locked():
@@ -375,7 +376,7 @@ class LiveSession:
         The lease is released before anything that is written later, so a message that comes now takes a new one.
         """
         self._desk = None
-        self._track(self._give_back())
+        self._writes.track(self._give_back())
 
     async def _give_back(self) -> None:
         lease, self._lease = self._lease, None
@@ -394,7 +395,7 @@ class LiveSession:
             self._turn.token.request("cancelled")
             return True
         if self._rests == "waiting" and self._closing is None:
-            self._track(self._end_pause())
+            self._writes.track(self._end_pause())
             return True
         return False
 
