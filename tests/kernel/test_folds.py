@@ -24,6 +24,7 @@ from halo_kernel import (
     ContextErased,
     ContextPrepared,
     Event,
+    ExchangeDeleted,
     Foreign,
     History,
     HookSkipped,
@@ -32,6 +33,7 @@ from halo_kernel import (
     QuestionAsked,
     QuestionSettled,
     SessionCreated,
+    SessionForked,
     SessionMoved,
     SessionTitled,
     Text,
@@ -73,6 +75,7 @@ loose = st.one_of(
     st.builds(SessionCreated, agent=texts, access=few, principal=few, title=texts),
     st.builds(SessionTitled, title=texts),
     st.builds(SessionMoved, directory=texts),
+    st.builds(SessionForked, source=few, head=numbers),
     st.builds(
         UsageRecorded, reply=few, model=few, purpose=st.sampled_from(["turn", "aside"]), input=numbers, output=numbers
     ),
@@ -126,9 +129,11 @@ inside = st.one_of(
 )
 starts = st.builds(TurnStarted, rows=st.lists(numbers, max_size=2).map(tuple), cause=few, access=few)
 ends = st.builds(TurnEnded, outcome=outcomes, error=texts, kind=few, steps=numbers)
-bodies: st.SearchStrategy[Body] = st.one_of(
-    inside, starts, ends, st.builds(ContextErased, start=numbers, end=numbers, by=few)
+gone = (
+    st.builds(ContextErased, start=numbers, end=numbers, by=few),
+    st.builds(ExchangeDeleted, row=numbers, start=numbers, end=numbers, by=few),
 )
+bodies: st.SearchStrategy[Body] = st.one_of(inside, starts, ends, *gone)
 turns = st.tuples(starts, st.lists(inside, max_size=6), ends).map(lambda turn: [turn[0], *turn[1], turn[2]])
 
 

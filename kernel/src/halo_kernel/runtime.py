@@ -219,8 +219,8 @@ class Kernel:
             return seat
 
         self.workspaces = Workspaces(
-            self.data,
-            registry,
+            data=self.data,
+            registry=registry,
             clock=self.clock,
             boot=self.boot,
             default=self.settings.of(AgentSettings).default,
@@ -256,6 +256,7 @@ class Kernel:
             spawn=self.supervisor.spawn,
             mark_busy=mark_busy,
             wake=self.sessions.wake,
+            gate=self.sessions.gate,
         )
 
     async def models(self) -> tuple[Sequence[Offer], Offer | None, str]:

@@ -1,9 +1,9 @@
-"""The handle of a message that somebody waits for."""
+"""The handles of messages that somebody waits for."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ..contracts import Database
@@ -58,12 +58,37 @@ class PromptHandle:
                 future.set_exception(error)
 
 
-async def settle(database: Database, handles: Sequence[PromptHandle]) -> None:
-    """Settle those handles whose messages have been answered, here or by another process."""
-    numbers = {handle.row for handle in handles} - {0}
-    if not numbers:
-        return
-    found = await database.read(lambda tx: {row: result_of(tx, row) for row in numbers})
-    for handle in handles:
-        if (result := found.get(handle.row)) is not None:
-            handle.settle(result)
+class Prompts:
+    """The handles of one session that are not settled."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._open: set[PromptHandle] = set()
+
+    @property
+    def wait(self) -> bool:
+        """Whether a message that is durable has no answer yet."""
+        return any(handle.row for handle in self._open)
+
+    def add(self, handle: PromptHandle) -> None:
+        """Keep a handle until it is settled."""
+        self._open.add(handle)
+        handle.result.add_done_callback(lambda _: self._open.discard(handle))
+
+    def want_end(self, row: int) -> bool:
+        """Tell whether one whose message is among those up to `row` was cancelled."""
+        return any(handle.cancelled and handle.row <= row for handle in self._open)
+
+    async def settle(self) -> None:
+        """Settle those whose messages have been answered, here or by another process."""
+        rows = {handle.row for handle in self._open} - {0}
+        if rows:
+            found = await self._database.read(lambda tx: {row: result_of(tx, row) for row in rows})
+            for handle in list(self._open):
+                if (result := found.get(handle.row)) is not None:
+                    handle.settle(result)
+
+    def fail(self, error: BaseException) -> None:
+        """Nobody of this process will answer them."""
+        for handle in list(self._open):
+            handle.fail(error)

@@ -34,8 +34,8 @@ _COLUMNS = {
 }
 _SELECT = f"SELECT {', '.join(_COLUMNS.values())} FROM sessions s LEFT JOIN runs r ON r.session = s.id"
 _END = 1 << 62
-_Events = tuple[records.Event, ...]
 Halt = Literal["stopped", "archived", "deleted"]
+_Events = tuple[records.Event, ...]
 
 
 def check_id(session: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -24,8 +24,9 @@ from ..turns import Desk, Turn
 from . import rows
 from .completion import complete
 from .duty import Duty, find_duty
-from .prompts import PromptHandle, settle
+from .prompts import PromptHandle, Prompts
 from .seat import Seat
+from .writes import Writes
 
 T = TypeVar("T")
 
@@ -45,8 +46,8 @@ class LiveSession:
         self._driver: asyncio.Task[None] | None = None
         self._turn: Turn | None = None
         self._stirred = asyncio.Event()
-        self._prompts: set[PromptHandle] = set()
-        self._writes: set[asyncio.Task[Any]] = set()
+        self._prompts = Prompts(seat.database)
+        self._writes = Writes()
         self._still = asyncio.Lock()  # held while turns run, or while the journal is rewritten
         self._keep_at = 0
         self._told = True  # whether those whom it reports to know of its last end
@@ -79,6 +80,11 @@ class LiveSession:
         return self._lease
 
     @property
+    def above(self) -> LiveSession | None:
+        """The session that this one works for, if it is in memory."""
+        return self._seat.sessions.get(self._info.parent or "")
+
+    @property
     def closed(self) -> bool:
         """Whether it is closed or closing."""
         return self._closing is not None
@@ -88,7 +94,7 @@ class LiveSession:
     async def submit(self, message: records.Incoming) -> records.Receipt:
         """See `contracts.Session.submit`. What is written for a caller that is cancelled meanwhile is answered too."""
         self._check_open()
-        return await asyncio.shield(self._track(self._receive(message)))
+        return await asyncio.shield(self._writes.track(self._receive(message)))
 
     async def _receive(self, message: records.Incoming) -> records.Receipt:
         receipt, fresh = await self._accept(message)
@@ -101,21 +107,8 @@ class LiveSession:
         self._check_open()
         handle = PromptHandle(self._cancel_prompt)
         self._prompts.add(handle)
-        handle.result.add_done_callback(lambda _: self._prompts.discard(handle))
-        self._track(self._write_prompt(message, handle))
+        self._writes.track(self._write_prompt(message, handle))
         return handle
-
-    def _track(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run a write that the session is busy with: it is neither put to rest nor closed before."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._writes.add(task)
-        task.add_done_callback(self._tracked)
-        return task
-
-    def _tracked(self, task: asyncio.Task[Any]) -> None:
-        self._writes.discard(task)
-        if not task.cancelled():
-            task.exception()  # retrieved: whoever waited has it
 
     async def _write_prompt(self, message: records.Incoming, handle: PromptHandle) -> None:
         try:
@@ -144,7 +137,7 @@ class LiveSession:
             withdrawn = False
         if withdrawn:
             self._seat.database.notify("outbox")
-            await self._settle()
+            await self._prompts.settle()
             await self._tell_tree()
         elif self._turn is not None and row <= max(self._turn.numbers):
             self._turn.token.request("cancelled")
@@ -204,25 +197,36 @@ class LiveSession:
 
     async def _drive(self) -> None:
         """Run turns until nothing waits that this process may run."""
+        gate = self._seat.gate
         async with self._still:
             while not self._seat.stopping.is_set():
                 self._stirred.clear()
-                desk = self._desk
-                duty = await self._seat.database.read(self._due)
-                if self._closing is not None or duty.is_nothing:
+                if not gate.enter(self):
                     break
-                if duty.superseded:
-                    await self._supersede()
-                    continue
-                if not await (self._sit_down() if desk is None else self._take_turn(desk, duty)):
-                    break
-                if desk is not None and not duty.more and not self._stirred.is_set():
-                    break
-        await self._settle()
+                try:
+                    if not await self._advance():
+                        break
+                finally:
+                    gate.leave(self)
+        await self._prompts.settle()
         if not self._told:
             await self._tell_tree()
-        if any(handle.row for handle in self._prompts):  # another process answers
+        if self._prompts.wait:  # another process answers
             self._retry_later()
+
+    async def _advance(self) -> bool:
+        """Do what is due next; false when nothing is, or when it is not for this process to do."""
+        desk = self._desk
+        duty = await self._seat.database.read(self._due)
+        if self._closing is not None or duty.is_nothing:
+            return False
+        if duty.superseded:
+            now = self._seat.clock.now()
+            await self._write(lambda tx: supersede(tx, self._info.id, at=now))  # its turn is ended next
+            return True
+        if desk is None:
+            return await self._sit_down() is not None
+        return await self._take_turn(desk, duty) and (duty.more or self._stirred.is_set())
 
     async def _tell_tree(self) -> None:
         """Wake those of the tree that have got a report."""
@@ -232,22 +236,17 @@ class LiveSession:
     def _due(self, tx: Tx) -> Duty:
         return find_duty(tx, self._info, seated=self._desk is not None, boot=self._seat.boot)
 
-    async def _supersede(self) -> None:
-        """Settle the open question, because a message goes first; its turn is ended next."""
-        now = self._seat.clock.now()
-        await self._write(lambda tx: supersede(tx, self._info.id, at=now))
-
     async def _take_turn(self, desk: Desk, duty: Duty) -> bool:
         """Run one turn and settle its handles; false when it was landed for a shutdown."""
         turn = self._turn = Turn(desk, duty.rows, resumed=duty.resumed)
         if duty.stop is not None:
             turn.token.request(duty.stop)
-        if any(handle.cancelled and handle.row <= max(turn.numbers) for handle in self._prompts):
+        if self._prompts.want_end(max(turn.numbers)):
             turn.token.request("cancelled")
         try:
             result = await turn.run()
             self._rests = "waiting" if turn.paused else "idle"
-            await self._settle()
+            await self._prompts.settle()
             for name in turn.extended - {self._info.id}:
                 await self._seat.wake(self._seat, name)
             if turn.is_crowded:
@@ -268,17 +267,19 @@ class LiveSession:
         self._check_open()
         if self._turn is not None:
             raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
-        return await asyncio.shield(self._track(self._compact()))
+        return await asyncio.shield(self._writes.track(self._compact()))
 
     async def _compact(self) -> bool:
+        gate = self._seat.gate
         async with self._still:
-            desk = self._desk or await self._sit_down()
-            if desk is None:
-                raise Conflict(f"session {self._info.id} is held elsewhere", advice="try again, or send it a message")
-            self._turn = Turn(desk, ())
             try:
+                desk = (self._desk or await self._sit_down()) if gate.enter(self) else None
+                if desk is None:
+                    raise Conflict(f"session {self._info.id} is held elsewhere", advice="try again in a moment")
+                self._turn = Turn(desk, ())
                 return await self._turn.make_room("manual")
             finally:
+                gate.leave(self)
                 self._turn = None
                 self.stir()
 
@@ -327,10 +328,9 @@ class LiveSession:
         """Look again in a second: nothing tells us when another process dies or a disk has room."""
         if not self._retrying and self._closing is None:
             self._retrying = True
-            self._seat.spawn(f"retry {self._info.id}", self._retry())
+            asyncio.get_running_loop().call_later(_HELD_SECONDS, self._retry)
 
-    async def _retry(self) -> None:
-        await asyncio.sleep(_HELD_SECONDS)
+    def _retry(self) -> None:
         self._retrying = False
         self.wake()
 
@@ -349,7 +349,7 @@ class LiveSession:
 
         Raises `Conflict` while it runs, `LeaseHeld` when another process works on the tree.
         """
-        return await asyncio.shield(self._track(self._alter(change)))
+        return await asyncio.shield(self._writes.track(self._alter(change)))
 
     async def _alter(self, change: Callable[[Tx], tuple[tuple[records.Event, ...], T]]) -> tuple[records.Event, T]:
         if self._still.locked():
@@ -377,7 +377,7 @@ class LiveSession:
         The lease is released before anything that is written later, so a message that comes now takes a new one.
         """
         self._desk = None
-        self._track(self._give_back())
+        self._writes.track(self._give_back())
 
     async def _give_back(self) -> None:
         lease, self._lease = self._lease, None
@@ -396,7 +396,7 @@ class LiveSession:
             self._turn.token.request("cancelled")
             return True
         if self._rests == "waiting" and self._closing is None:
-            self._track(self._end_pause())
+            self._writes.track(self._end_pause())
             return True
         return False
 
@@ -453,18 +453,11 @@ class LiveSession:
             _, late = await asyncio.wait(pending, timeout=_CLOSE_SECONDS)
             if late:
                 logger("sessions").warning("closed over a run that does not end", session=self._info.id)
-        for handle in list(self._prompts):
-            handle.fail(Stopping("the session was closed before this message was answered"))
+        self._prompts.fail(Stopping("the session was closed before this message was answered"))
         try:
             await self._give_back()
         finally:
             self._seat.left(self)
-
-    # Handles
-
-    async def _settle(self) -> None:
-        """Settle the handles whose messages have been answered, here or by another process."""
-        await settle(self._seat.database, list(self._prompts))
 
     # Reading and plugins' events
 

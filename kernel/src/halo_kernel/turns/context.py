@@ -1,4 +1,4 @@
-"""What a turn shows a model: a prompt put together from every plugin's parts in one fixed order, and the history."""
+"""What a turn shows a model: the system prompt, of every plugin's parts in one order, and the history."""
 
 from __future__ import annotations
 
@@ -95,9 +95,8 @@ def _fixed(sizes: Sequence[tuple[str, str, int]], limit: int) -> int:
         largest = sorted(sizes, key=itemgetter(2), reverse=True)[:_NAMED]
         named = ", ".join(f"{slot} {source} ({size})" for slot, source, size in largest)
         said = f"prompt and tools take about {total} tokens, the context has {limit}; the largest are {named}"
-        error = PromptTooLarge(said, advice="make these shorter, or use a model with a larger context")
-        error.contributors = largest
-        raise error
+        advice = "make these shorter, or use a model with a larger context"
+        raise PromptTooLarge(said, contributors=largest, advice=advice)
     return total
 
 
