@@ -140,13 +140,15 @@ def said(request: ModelRequest) -> list[str]:
 
 async def test_a_long_history_is_cut_before_the_next_call(tmp_path: Path) -> None:
     """Past its part of the context, a conversation is made shorter before the model is asked, and the turn goes on."""
-    async with room(tmp_path, agent=AgentSpec(id="default", name="D", compress_at=0.5)) as it:
+
+    async def late(reason: str, session: Session, request: ModelRequest, history: Sequence[Piece]) -> ContextCut | None:
+        return None if reason == "turn_end" else await everything(reason, session, request, history)
+
+    async with room(tmp_path, late, agent=AgentSpec(id="default", name="D", compress_at=0.5)) as it:
         it.model.then(Answer("a" * 1200), Answer("b"))
-        it.shrinker.cut = nothing
         await it.ask("x" * 400)
-        it.shrinker.cut = everything
         assert await it.ask("and now?") == "b"
-        assert it.shrinker.reasons == ["threshold"]
+        assert it.shrinker.reasons == ["turn_end", "threshold"]
         assert said(it.model.requests[-1]) == ["in short", "and now?"]
         (cut,) = await it.cuts()
         assert cut.turn == "" and isinstance(cut.body, ContextCut) and cut.body.reason == "threshold"
