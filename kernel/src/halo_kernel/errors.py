@@ -20,6 +20,7 @@ HaloError
 │   └── NewerData            written by a newer version; opened unchanged by nobody older
 ├── WorkspaceUnusable        missing, not a directory, or not writable
 ├── ModelError               a model call failed
+├── PromptTooLarge           what stands before the conversation does not fit in the model's context
 ├── DeliveryFailed           a part was not delivered, and nothing of it was sent
 ├── PluginFailed             a plugin's hook failed
 └── Stopping                 the server is shutting down
@@ -27,6 +28,7 @@ HaloError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
@@ -151,6 +153,15 @@ class ModelError(HaloError):
     kind: ModelErrorKind
     retry_after: float | None = None
     credential: str = ""
+
+
+class PromptTooLarge(HaloError):
+    """The fixed part of a prompt alone is more than the model takes, so no model was asked.
+
+    `contributors` are the largest, each with its slot, its source and about how many tokens it takes.
+    """
+
+    contributors: Sequence[tuple[str, str, int]] = ()
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -131,6 +131,16 @@ async def resolve_model(name: str, session: contracts.Session) -> str | None:
 
 
 @spec(firstresult=True)
+async def shrink_context(
+    reason: records.ShrinkReason,
+    session: contracts.Session,
+    request: records.ModelRequest,
+    history: Sequence[records.Piece],
+) -> records.ContextCut | None:
+    """First: what shall leave the model's history, of which `request` is made; it may take an hour to tell."""
+
+
+@spec(firstresult=True)
 async def authenticate(request: HTTPConnection, scheme: str) -> records.Principal | None:
     """First: who makes this request, for a scheme of the plugin's own. Raises `WrongCredentials`."""
 
@@ -168,7 +178,6 @@ async def extend_turn(turn: contracts.Turn, session: contracts.Session) -> Itera
 
     If one is for the turn's own session, what the turn answered is sent as interim, and the next turn replies too.
     """
-    return ()
 
 
 @spec

@@ -249,6 +249,7 @@ class Kernel:
                 max_attempts=settings.of(AgentSettings, info).max_retries,
             ),
             max_steps=settings.of(AgentSettings, info).max_steps,
+            compress_at=settings.of(AgentSettings, info).compress_at,
             result_chars=settings.of(LimitSettings, info).tool_result_render_chars,
             limits=settings.of(SessionSettings),
             find_agent=self.workspaces.agent,

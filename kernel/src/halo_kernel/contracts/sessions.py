@@ -153,6 +153,13 @@ class Session(Protocol):
     def interrupt(self) -> bool:
         """Cancel the active run, a paused one too; waiting messages stay. Returns whether there was one."""
 
+    async def compact(self) -> bool:
+        """Make the model's history shorter now, and tell whether it has become so; `interrupt` stops this.
+
+        Messages that come meanwhile are answered after it. Raises `Conflict` while the session runs, `PromptTooLarge`,
+        and what the plugin raised that does it; then, and when it is stopped, the history is as it was.
+        """
+
     async def stop(self) -> None:
         """Cancel this session and all below it; what waits goes into the history unanswered."""
 

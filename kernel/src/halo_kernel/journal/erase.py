@@ -14,7 +14,7 @@ from .store import append, read
 
 # What is wordless in these is left, since folds and accounts count by it; of all others nothing is.
 _WORDS: Mapping[type[records.Body], Sequence[str]] = {
-    records.ContextCut: ("replacement", "reason"),
+    records.ContextCut: ("replacement", "reason", "text"),
     records.TurnEnded: ("error",),
     **dict.fromkeys(
         (records.ContextErased, records.ContextPrepared, records.ExchangeDeleted, records.UsageRecorded), ()

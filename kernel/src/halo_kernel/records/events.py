@@ -145,6 +145,11 @@ class UsageRecorded(KernelBody, frozen=True, kw_only=True, tag="usage.recorded")
     first_ms: int = 0
     ms: int = 0
 
+    @property
+    def tokens(self) -> int:
+        """All of them: what the next call begins with."""
+        return self.input + self.cache_read + self.cache_write + self.output
+
 
 class TurnEnded(KernelBody, frozen=True, kw_only=True, tag="turn.ended"):
     """A turn is over. `error` is a sentence for people, `kind` its type; both empty when it succeeded.
@@ -205,12 +210,18 @@ class HookSkipped(KernelBody, frozen=True, kw_only=True, tag="context.skipped"):
 
 
 class ContextCut(KernelBody, frozen=True, kw_only=True, tag="context.cut"):
-    """Events `start` to `end` (inclusive) leave the model's history; `replacement` stands in their place."""
+    """Events `start` to `end` (inclusive) leave the model's history; `replacement` stands in their place.
+
+    Of the tool results that events `cleared` added only a marker is left. `reason` is why there was to be less, `text`
+    a notice for people.
+    """
 
     start: int
     end: int
     replacement: str
     reason: str
+    cleared: tuple[int, ...] = ()
+    text: str = ""
 
 
 class Foreign(Struct, frozen=True, kw_only=True):

@@ -15,8 +15,8 @@ from ..access import fold_access
 from ..contracts import Lease, Tx, Update
 from ..errors import BadInput, Conflict, HaloError, LeaseHeld, SessionClosed, Stopping
 from ..folds import History
-from ..inbox import accept, check, result_of
-from ..journal import EVERY, append, folded, journal_of, keep_folds, last_answer
+from ..inbox import accept, check
+from ..journal import EVERY, append, folded, keep_folds, last_answer
 from ..log import logger
 from ..questions import supersede
 from ..recovery import recover_tree, withdraw_message
@@ -25,7 +25,7 @@ from ..turns import Desk, Turn
 from . import rows
 from .completion import complete
 from .duty import Duty, find_duty
-from .prompts import PromptHandle
+from .prompts import PromptHandle, Prompts
 from .seat import Seat
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class LiveSession:
         self._driver: asyncio.Task[None] | None = None
         self._turn: Turn | None = None
         self._stirred = asyncio.Event()
-        self._prompts: set[PromptHandle] = set()
+        self._prompts = Prompts(seat.database)
         self._writes: set[asyncio.Task[Any]] = set()
         self._still = asyncio.Lock()  # held while turns run, or while the journal is rewritten
         self._keep_at = 0
@@ -102,7 +102,6 @@ class LiveSession:
         self._check_open()
         handle = PromptHandle(self._cancel_prompt)
         self._prompts.add(handle)
-        handle.result.add_done_callback(lambda _: self._prompts.discard(handle))
         self._track(self._write_prompt(message, handle))
         return handle
 
@@ -145,7 +144,7 @@ class LiveSession:
             withdrawn = False
         if withdrawn:
             self._seat.database.notify("outbox")
-            await self._settle()
+            await self._prompts.settle()
             await self._tell_tree()
         elif self._turn is not None and row <= max(self._turn.numbers):
             self._turn.token.request("cancelled")
@@ -219,10 +218,10 @@ class LiveSession:
                     break
                 if desk is not None and not duty.more and not self._stirred.is_set():
                     break
-        await self._settle()
+        await self._prompts.settle()
         if not self._told:
             await self._tell_tree()
-        if any(handle.row for handle in self._prompts):  # another process answers
+        if self._prompts.wait:  # another process answers
             self._retry_later()
 
     async def _tell_tree(self) -> None:
@@ -243,32 +242,52 @@ class LiveSession:
         turn = self._turn = Turn(desk, duty.rows, resumed=duty.resumed)
         if duty.stop is not None:
             turn.token.request(duty.stop)
-        if any(handle.cancelled and handle.row <= max(turn.numbers) for handle in self._prompts):
+        if self._prompts.want_end(max(turn.numbers)):
             turn.token.request("cancelled")
         try:
             result = await turn.run()
+            self._rests = "waiting" if turn.paused else "idle"
+            await self._prompts.settle()
+            await turn.make_room("turn_end")
         finally:
             self._turn = None
             self._told = self._info.parent is None
-        self._rests = "waiting" if turn.paused else "idle"
         if self._info.head >= self._keep_at:
             self._keep_at = self._info.head + EVERY
             self._seat.spawn(f"snapshot of {self._info.id}", self._keep_folds())
         if result is None and not turn.paused:
             self._stirred.set()  # a row was settled under its hands: look again
-        await self._settle()
         for name in turn.extended - {self._info.id}:
             await self._seat.wake(self._seat, name)
         return not (turn.token.requested and turn.token.reason == "landed")
 
-    async def _sit_down(self) -> bool:
-        """Take the tree's lease, mend what a crash cut, and load the history. False: held elsewhere, or parked."""
+    async def compact(self) -> bool:
+        """See `contracts.Session.compact`."""
+        self._check_open()
+        if self._turn is not None:
+            raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
+        return await asyncio.shield(self._track(self._compact()))
+
+    async def _compact(self) -> bool:
+        async with self._still:
+            desk = self._desk or await self._sit_down()
+            if desk is None:
+                raise Conflict(f"session {self._info.id} is held elsewhere", advice="try again, or send it a message")
+            self._turn = Turn(desk, ())
+            try:
+                return await self._turn.make_room("manual")
+            finally:
+                self._turn = None
+                self.stir()
+
+    async def _sit_down(self) -> Desk | None:
+        """Take the tree's lease, mend what a crash cut, and load the history. None: held elsewhere, or parked."""
         seat, info = self._seat, self._info
         try:
             lease = await seat.database.lease(f"tree:{info.root}")
         except LeaseHeld:
             self._retry_later()
-            return False
+            return None
         self._lease = lease
         cut = await recover_tree(seat.database, lease, info.root, session=info.id, clock=seat.clock, boot=seat.boot)
         seat.feed.publish(cut)
@@ -278,7 +297,7 @@ class LiveSession:
         if self._info.parked:
             seat.database.notify("outbox")
             self.doze()
-            return False
+            return None
         history, self._keep_at = await seat.database.read(lambda tx: folded(tx, info.id, History))
         await seat.hooks.tell(hookspecs.session_opened, session=self)
         self._desk = Desk(
@@ -291,7 +310,7 @@ class LiveSession:
             scope=self.scope,
             told=self.told,
         )
-        return True
+        return self._desk
 
     async def _keep_folds(self) -> None:
         self._keep_at = await keep_folds(self._seat.database, self._info.id)
@@ -432,27 +451,11 @@ class LiveSession:
             _, late = await asyncio.wait(pending, timeout=_CLOSE_SECONDS)
             if late:
                 logger("sessions").warning("closed over a run that does not end", session=self._info.id)
-        self._fail_prompts(Stopping("the session was closed before this message was answered"))
+        self._prompts.fail(Stopping("the session was closed before this message was answered"))
         try:
             await self._give_back()
         finally:
             self._seat.left(self)
-
-    # Handles
-
-    async def _settle(self) -> None:
-        """Settle the handles whose messages have been answered, here or by another process."""
-        rows_of = {handle.row for handle in self._prompts} - {0}
-        if not rows_of:
-            return
-        found = await self._seat.database.read(lambda tx: {row: result_of(tx, row) for row in rows_of})
-        for handle in list(self._prompts):
-            if (result := found.get(handle.row)) is not None:
-                handle.settle(result)
-
-    def _fail_prompts(self, error: BaseException) -> None:
-        for handle in list(self._prompts):
-            handle.fail(error)
 
     # Reading and plugins' events
 
@@ -471,19 +474,10 @@ class LiveSession:
         """See `contracts.Session.append`."""
         if not records.is_foreign(kind):
             raise BadInput(f"a plugin appends only kinds of its own, <plugin>.<noun>, not {kind!r}", field="kind")
-        session, plugin = self._info.id, kind.partition(".")[0]
+        session, now, event = self._info.id, self._seat.clock.now(), records.Foreign(kind=kind, data=dict(body))
         value = None if state is ... else msgspec.json.encode(state).decode()
-
-        def write(tx: Tx) -> tuple[records.Event, ...]:
-            if expect_head not in (None, journal_of(tx, session)[1]):
-                raise Conflict(f"the journal of {session} has gone on since event {expect_head}")
-            if value is not None:
-                rows.store_state(tx, session, plugin, value)
-            return append(tx, session, [records.Foreign(kind=kind, data=dict(body))], at=now)
-
-        now = self._seat.clock.now()
-        (event,) = await self._write(write)
-        return event
+        (made,) = await self._write(lambda tx: rows.add(tx, session, event, expect_head, value, at=now))
+        return made
 
     async def state(self, plugin: str) -> object:
         """See `contracts.Session.state`."""
