@@ -155,6 +155,7 @@ class ModelError(HaloError):
     credential: str = ""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PromptTooLarge(HaloError):
     """The fixed part of a prompt alone is more than the model takes, so no model was asked.
 
