@@ -241,6 +241,7 @@ class Kernel:
             spawn=self.supervisor.spawn,
             mark_busy=mark_busy,
             wake=self.sessions.wake,
+            gate=self.sessions.gate,
         )
 
     async def models(self) -> tuple[Sequence[Offer], Offer | None, str]:
