@@ -50,7 +50,7 @@ from .supervisor import Supervisor, end_task
 from .workspaces import Workspaces
 
 if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger
+    pass
 
 T = TypeVar("T")
 _ENGINE = "sqlite"
@@ -58,33 +58,17 @@ _SECTIONS = [("kernel", section) for section in KERNEL_SECTIONS]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunningHost:
-    """See `contracts.Host`."""
+class RunningHost(contracts.Host):
+    """The host of a kernel, as `plugin` holds it."""
 
     settings: LoadedSettings
-    log: FilteringBoundLogger
-    clock: Clock
-    data: contracts.Data
-    workspaces: contracts.Workspaces
-    sessions: contracts.Sessions
-    accounts: contracts.Accounts
-    questions: contracts.Questions
-    outbox: contracts.Outbox
-    blobs: contracts.Blobs
-    live: contracts.Live
-    egress: contracts.Egress
     supervisor: Supervisor
     found: Callable[[str, str], object | None]
     plugin: str = "host"
 
     def seen_by(self, plugin: str) -> RunningHost:
         """Return the server as one plugin sees it: under its name in the log, in tasks, and among the secrets."""
-        return replace(self, plugin=plugin, log=logger(f"plugin.{plugin}"))
-
-    @property
-    def secrets(self) -> contracts.Secrets:
-        """See `contracts.Host.secrets`."""
-        return KeptSecrets(self.settings, self.plugin)
+        return replace(self, plugin=plugin, log=logger(f"plugin.{plugin}"), secrets=KeptSecrets(self.settings, plugin))
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """See `contracts.Host.spawn`."""
@@ -181,6 +165,7 @@ class Kernel:
         self.accounts = Accounts(database=channels, database_of=self._database_of, supervisor=self.supervisor)
         self.host = RunningHost(
             settings=settings,
+            secrets=KeptSecrets(settings, "host"),
             log=logger("plugin"),
             clock=self.clock,
             data=self.data,
