@@ -24,7 +24,7 @@ _HOMES = {
     " SessionSettings SettingsField load_kernel_settings",
     "sites": "add_sites default_home read_sets",
     "sqlite": "is_own_file",
-    "testing.checks": "judge",
+    "testing.checks": "Verdict judge",
 }
 
 

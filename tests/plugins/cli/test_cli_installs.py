@@ -187,7 +187,10 @@ def test_a_running_server_keeps_what_it_may_import_from(zoo: Path, tmp_path: Pat
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "import error": ({"code": "raise RuntimeError('boom')"}, r"zoo 2\.0: its import failed: RuntimeError: boom \("),
     "exit on import": ({"code": "raise SystemExit(0)"}, "SystemExit: 0"),
-    "end of the process": ({"code": "import os; os._exit(0)"}, "one ended the process that loaded them"),
+    "end of the process": (
+        {"code": "import os; os._exit(0)"},
+        r"2\.0: the process that tried it out was ended, with the exit code 0",
+    ),
     "output": ({"code": "print('[]'); raise RuntimeError('boom')"}, "RuntimeError: boom"),
     "wrong colour": ({"code": "from halo_kernel import hook\n@hook\ndef run_started(): ..."}, r"async def \(.*:2\)"),
     "another kernel": ({"toml": "", "code": CODE, "needs": ["halo-kernel>=9"]}, "the reason is above"),

@@ -6,7 +6,6 @@ Ctrl-C or a crash, leaves the former set, which is kept for a way back. No path 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -18,7 +17,6 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import Distribution
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -35,7 +33,8 @@ from halo_kernel import (
     write_secret,
 )
 
-TRY_SECONDS = 120.0
+from .trials import tried
+
 _FOLDER = "plugins"
 _POINTER = "current"  # see `read_sets`
 _LOCK = f".{_POINTER}.lock"
@@ -55,7 +54,7 @@ def install(home: Path, words: Sequence[str]) -> Sequence[str]:
             raise Conflict(_STAYS + f"the environment has {' '.join(twice)}, and comes first", advice="use pip there")
         _take_out(fresh, new)
         shutil.copytree(folder, new, dirs_exist_ok=True)
-        _try_out(fresh, new)
+        _try_out(home, fresh, new)
     return [f"{name} {version}" for name, version in fresh.items()]
 
 
@@ -135,19 +134,11 @@ def _run(command: Sequence[str]) -> str:
     return done.stdout + done.stderr
 
 
-def _try_out(fresh: Collection[str], new: Path) -> None:
+def _try_out(home: Path, fresh: Collection[str], new: Path) -> None:
     """Load the plugins of a set in a process of its own. Raises `HaloError` when one of `fresh` does not load."""
-    command = [sys.executable, *(() if _FROZEN else ("-m", "halo_kernel")), "plugins", "check", "--json", str(new)]
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRY_SECONDS)
-        found: list[dict[str, Any]] = json.loads(done.stdout)
-    except subprocess.TimeoutExpired as error:
-        raise HaloError(f"{_STAYS}they did not load within {TRY_SECONDS:g} s") from error
-    except ValueError as error:
-        raise HaloError(f"{_STAYS}one ended the process that loaded them") from error
-    for each in found:
-        if each["faults"] and canonicalize_name(each["distribution"]) in fresh:
-            raise HaloError(f"{_STAYS}{each['distribution']} {each['version']}: {each['faults'][0]}")
+    for each in tried(home, [str(new)]):
+        if each.faults and canonicalize_name(each.distribution) in fresh:
+            raise HaloError(f"{_STAYS}{each.distribution} {each.version}: {each.faults[0]}")
 
 
 @contextmanager
