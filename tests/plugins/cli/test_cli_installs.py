@@ -240,6 +240,32 @@ def test_without_an_installer_nothing_happens(home: Path, monkeypatch: pytest.Mo
     assert sets(home) == []
 
 
+# a damaged pointer
+
+
+@needs_uv
+@pytest.mark.parametrize("text", ["", "garbage", "9 1"])
+def test_a_damaged_pointer_is_told_until_it_is_rolled_back(zoo: Path, tmp_path: Path, text: str) -> None:
+    """`halo plugins`, `halo doctor` and the log name the file and the way back, which leads to the newest set.
+
+    Until then nothing is installed, so that no set is lost.
+    """
+    pointer = zoo / "plugins" / "current"
+    pointer.write_text(text)
+    told = f"{pointer} names no set of plugins"
+    listed = halo(zoo, "plugins")
+    assert "zoo:" not in listed.stdout
+    assert told in listed.stderr and "halo plugins rollback" in listed.stderr
+    doctor = halo(zoo, "doctor")
+    assert doctor.returncode == 1
+    assert f"BAD  sets: {told}" in doctor.stdout and "`halo plugins rollback`" in doctor.stdout
+    assert told in halo(zoo, "sessions", "-w", str(tmp_path)).stderr, "the log of a kernel that starts"
+    refused = halo(zoo, "plugins", "install", wheel(tmp_path, version="2.0"))
+    assert (refused.returncode, sets(zoo)) == (1, ["1", "current"])
+    assert "halo-zoo 1.0" in halo(zoo, "plugins", "rollback").stdout
+    assert "zoo: loaded (halo-zoo 1.0" in halo(zoo, "plugins", "list", "zoo").stdout
+
+
 # whatever ends it
 
 

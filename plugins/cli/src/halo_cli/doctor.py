@@ -27,6 +27,7 @@ from halo_kernel import (
     default_home,
     is_served,
     read_presence,
+    read_sets,
 )
 
 from .progress import waiting
@@ -83,7 +84,9 @@ def _ask(client: Client, found: list[HealthCheck]) -> None:
 def examine_home(home: Path) -> Sequence[HealthCheck]:
     """Return what is to be said of a home, whatever state it is in; a check that fails says so."""
     return [
-        each for check in (_versions, _home, _disk, _server, _settings_file, _port) for each in _examined(check, home)
+        each
+        for check in (_versions, _home, _disk, _server, _settings_file, _sets, _port)
+        for each in _examined(check, home)
     ]
 
 
@@ -141,6 +144,12 @@ def _settings_file(home: Path) -> Iterator[Said]:
     from halo_kernel import load_kernel_settings
 
     load_kernel_settings(home, os.environ)
+    yield from ()
+
+
+def _sets(home: Path) -> Iterator[Said]:
+    """Say nothing of the plugins that are installed in a home, unless the file that names them is damaged."""
+    read_sets(home)
     yield from ()
 
 

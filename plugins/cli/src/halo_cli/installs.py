@@ -22,6 +22,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from halo_kernel import (
+    BadFile,
     BadInput,
     Conflict,
     HaloError,
@@ -69,11 +70,18 @@ def remove(home: Path, names: Sequence[str]) -> None:
 
 
 def roll_back(home: Path) -> Sequence[str]:
-    """Let the former set count again, and this one be the former; return what is in it. Raises `NotFound`."""
+    """Let the former set count again, and this one be the former; return what is in it. Raises `NotFound`.
+
+    Where the file that names them is damaged, the newest set counts, and the one before it is the former.
+    """
     folder = home / _FOLDER
-    now, former = read_sets(home)
-    if now == former:
-        raise NotFound("there is no former set of plugins to go back to")
+    try:
+        now, former = read_sets(home)
+    except BadFile:
+        now, former = [0, 0, *sorted(_numbers(folder))][-2:]
+    else:
+        if now == former:
+            raise NotFound("there is no former set of plugins to go back to")
     with locked(folder / _LOCK):
         write_secret(folder / _POINTER, f"{former} {now}\n")
     return [f"{name} {version}" for name, version in _versions([str(folder / str(former))]).items()]
@@ -103,6 +111,11 @@ def laid_out(home: Path, words: Sequence[str], *, parent: Path | None = None) ->
         if not Plugins(path=[str(folder)]).discover():
             raise BadInput(f"there is no plugin in {' '.join(words)}", advice="Halo's own are named halo-…")
         yield str(folder)
+
+
+def _numbers(folder: Path) -> set[int]:
+    """Return the numbers of the sets that are laid out."""
+    return {int(each.name) for each in folder.iterdir() if each.name.isdecimal()}
 
 
 def _environment(home: Path) -> Mapping[str, str]:
@@ -148,7 +161,7 @@ def _new_set(home: Path) -> Generator[Path]:
     folder.mkdir(exist_ok=True)
     with locked(folder / _LOCK):
         now, former = read_sets(home)
-        present = {int(each.name) for each in folder.iterdir() if each.name.isdecimal()}
+        present = _numbers(folder)
         new = folder / str(max(now, former, *present) + 1)
         try:
             new.mkdir()

@@ -18,7 +18,7 @@ from halo_kernel import NotFound, add_sites, default_home, is_served
 
 from .installs import install, laid_out, remove, roll_back
 from .progress import waiting
-from .terminal import answer
+from .terminal import answer, note
 from .trials import report, tried
 from .workspaces import reach
 
@@ -42,6 +42,8 @@ def command(argv: Sequence[str]) -> int:
             answer(line)
         return 0
     rows = _listed(names) if verb == "list" else _checked(home, names)
+    if fault := add_sites(home):
+        note(f"{fault.message}; {fault.advice}")
     answer(json.dumps(rows, ensure_ascii=False, indent=2) if options.json else "\n".join(map(_shown, rows)))
     return 1 if any(row["state"] == "fails" for row in rows) else 0
 
