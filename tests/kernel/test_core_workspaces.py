@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,26 @@ async def test_a_path_that_cannot_be_is_refused(tmp_path: Path, monkeypatch: pyt
             return
         with pytest.raises(WorkspaceUnusable):
             await kernel.host.workspaces.open(path)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="file names are UTF-8 there")
+async def test_a_folder_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
+    """A home or a workspace that is not named in UTF-8, a link's target too, is refused in one sentence."""
+    odd = tmp_path / "w\udcff"
+    odd.mkdir()
+    (tmp_path / "link").symlink_to(odd)
+    async with running_kernel(tmp_path / "home") as kernel:
+        for path in (odd, tmp_path / "link"):
+            with pytest.raises(
+                WorkspaceUnusable, match=r"the workspace '.*w\\udcff' has a name that is not UTF-8 text"
+            ):
+                await kernel.host.workspaces.open(path)
+        assert await kernel.host.workspaces.list() == []
+    with pytest.raises(BadInput, match=r"the home '.*h\\udcff' has a name that is not UTF-8 text") as caught:
+        async with running_kernel(tmp_path / "h\udcff"):
+            pass
+    assert caught.value.field == "HALO_HOME"
+    assert list(odd.iterdir()) == []
 
 
 @pytest.mark.parametrize("directory", ["a\0b", "x" * 5000, "~nobody-of-this-name", "\ud800", ".."], ids=range(5))

@@ -223,13 +223,15 @@ def _place(path: Path) -> Place:
 
 def _checked(path: Path) -> Path:
     """Return the real path of a directory that can be a workspace. Raises `WorkspaceUnusable`."""
-    if storable_text(str(path)) != str(path):
-        raise WorkspaceUnusable(f"the workspace {str(path)!r} has a name that is no text", advice="name another folder")
+    advice = "name another folder"
     try:
         real = Path(os.path.realpath(os.path.expanduser(path)))
         exists, folder = os.path.lexists(real), os.path.isdir(real)
-    except OSError as error:
-        raise WorkspaceUnusable(f"the workspace {path} cannot be looked at: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise WorkspaceUnusable(f"the workspace {str(path)!r} cannot be looked at: {why}", advice=advice) from error
+    if storable_text(str(real)) != str(real):
+        raise WorkspaceUnusable(f"the workspace {str(real)!r} has a name that is not UTF-8 text", advice=advice)
     if not exists:
         raise WorkspaceUnusable(f"the workspace {path} does not exist", advice="create the folder, or name another")
     if not folder:

@@ -83,6 +83,16 @@ def test_a_weak_password_changes_nothing(home: Path, text: str, sentence: str) -
     assert password_of(home) is None
 
 
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_a_password_that_is_no_text_changes_nothing(home: Path, errors: str) -> None:
+    """No browser could send it: bytes that are not UTF-8 are refused in one sentence."""
+    environment = {**os.environ, "HALO_HOME": str(home), "PYTHONIOENCODING": f"utf-8:{errors}"}
+    given = b"correct horse 1\xff\n"
+    done = subprocess.run(COMMAND, input=given, env=environment, capture_output=True, timeout=30)
+    assert (done.returncode, done.stderr) == (1, b"The password must be UTF-8 text. Nothing was changed.\n")
+    assert password_of(home) is None
+
+
 def test_the_variable_goes_first(home: Path) -> None:
     """While `HALO_PASSWORD` is set a stored password would not count, so none is stored."""
     done = pipe(home, GOOD, HALO_PASSWORD="x")

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from msgspec import Struct, structs, to_builtins
 
-from ..errors import StorageUnavailable
+from ..errors import BadInput, StorageUnavailable
 from ..records import Exchange, Route, Secret, WorkspaceInfo
 from ..runtime import Kernel
 from ..settings import Finding, Reading, SettingsField
@@ -55,6 +55,10 @@ class SettingsDesk:
         """Change all of the given settings, or none, and show what they are now."""
         wanted, settings = cast("SettingsWanted", exchange.body), self.kernel.settings
         workspace = await self._workspace(wanted.workspace)
+        for field in settings.fields():
+            if field.command and wanted.changes.get(field.key) is not None:
+                said = f"{field.key} has rules that `{field.command}` keeps, and is set with that alone"
+                raise BadInput(said, field=field.key)
         try:
             write = partial(settings.write, revision=wanted.revision, workspace=workspace)
             await asyncio.to_thread(write, wanted.changes)

@@ -44,7 +44,8 @@ class Finding(Struct, frozen=True, kw_only=True):
 class SettingsField(Struct, frozen=True, kw_only=True):
     """A setting for lists and forms. `value` is as it counts now, a secret as its handle; `source` says where from.
 
-    `written` is the text in the file if that is a reference, `<<NAME>>` or `keyring:…`; `schema` is a JSON Schema.
+    `written` is the text in the file if that is a reference, `<<NAME>>` or `keyring:…`; `command` is what alone sets it
+    by the rules that there are for it, if any; `schema` is a JSON Schema.
     """
 
     key: str
@@ -57,6 +58,7 @@ class SettingsField(Struct, frozen=True, kw_only=True):
     global_only: bool
     variables: Sequence[str]
     written: str = ""
+    command: str = ""
     schema: Mapping[str, Any]
 
 
@@ -91,6 +93,7 @@ class Declared:
                 restart=bool(marks.get("restart")),
                 global_only=is_secret or section.global_only or bool(marks.get("global_only")),
                 variables=(name, aliases) if isinstance(aliases, str) else (name, *aliases),
+                command=marks.get("command", ""),
                 schema=schema,
             )
         self.values[section.name] = default

@@ -34,8 +34,6 @@ from halo_kernel import (
     write_secret,
 )
 
-from .trials import tried
-
 _FOLDER = "plugins"
 _POINTER = "current"  # see `read_sets`
 _LOCK = f".{_POINTER}.lock"
@@ -149,6 +147,8 @@ def _run(command: Sequence[str]) -> str:
 
 def _try_out(home: Path, fresh: Collection[str], new: Path) -> None:
     """Load the plugins of a set in a process of its own. Raises `HaloError` when one of `fresh` does not load."""
+    from .trials import tried
+
     for each in tried(home, [str(new)]):
         if each.faults and canonicalize_name(each.distribution) in fresh:
             raise HaloError(f"{_STAYS}{each.distribution} {each.version}: {each.faults[0]}")

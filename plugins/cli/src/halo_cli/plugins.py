@@ -18,8 +18,7 @@ from halo_kernel import NotFound, add_sites, default_home, is_served
 
 from .installs import install, laid_out, remove, roll_back
 from .progress import waiting
-from .terminal import answer, note
-from .trials import report, tried
+from .terminal import answer, note, plain
 from .workspaces import reach
 
 if TYPE_CHECKING:
@@ -34,8 +33,10 @@ def command(argv: Sequence[str]) -> int:
     """List plugins, check them, change which are there; exit code 1 when a check finds something."""
     options = _options(argv)
     logging.disable()  # what a log would tell is in the answer
-    home, verb, names = default_home(os.environ), str(options.verb), list[str](options.names)
+    home, verb, names = default_home(os.environ), str(options.verb), [plain(each, "name") for each in options.names]
     if options.report:
+        from .trials import report
+
         report(home, names)
     if verb not in _LOOKS:
         for line in _changed(home, verb, names):
@@ -71,6 +72,8 @@ def _listed(names: Sequence[str]) -> Sequence[Row]:
 
 def _checked(home: Path, names: Sequence[str]) -> Sequence[Row]:
     """Return how plugins do: by name, in a wheel or project, or in a folder of distributions; else all."""
+    from .trials import tried
+
     paths = [name for name in names if os.sep in name]
     with ExitStack() as stack, waiting("Trying them out"):
         folders: list[str] = []

@@ -10,7 +10,7 @@ from getpass import getpass
 
 from halo_kernel import HaloError, default_home, load_kernel_settings
 
-from .hashing import hash_password, weakness
+from .hashing import NO_TEXT, hash_password, weakness
 from .routes import KEY
 
 CANCELLED = 130
@@ -28,6 +28,8 @@ def command(argv: Sequence[str]) -> int:
         return _set()
     except HaloError as error:
         return _refuse(error.message, error.advice)
+    except UnicodeDecodeError:
+        return _refuse(NO_TEXT, "Nothing was changed.")
     except (KeyboardInterrupt, EOFError):
         print("\nNothing was changed.", file=sys.stderr)
         return CANCELLED
