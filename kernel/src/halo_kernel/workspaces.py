@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -48,9 +49,17 @@ class Workspaces:
         self._opening: dict[Path, asyncio.Task[Seat]] = {}
         self.seats: dict[str, Seat] = {}
 
-    async def open(self, path: str | Path) -> WorkspaceInfo:
+    async def open(self, path: str | Path, *, anew: bool = False) -> WorkspaceInfo:
         """See `contracts.Workspaces.open`."""
-        return (await self._at(_checked(Path(path)))).workspace
+        return (await self._at(_checked(Path(path)), anew=anew)).workspace
+
+    async def forget(self, workspace: str) -> None:
+        """See `contracts.Workspaces.forget`."""
+        if seat := self.seats.get(workspace):
+            raise _held(seat.workspace.path)
+        drop = "DELETE FROM workspaces WHERE id = ? RETURNING id"
+        if await self._registry.write(lambda tx: tx.one(drop, (workspace,))) is None:
+            raise NotFound(f"there is no workspace {workspace}")
 
     async def get(self, workspace: str) -> WorkspaceInfo:
         """See `contracts.Workspaces.get`."""
@@ -173,22 +182,24 @@ class Workspaces:
         self._marked.add(workspace)
         self._registry.notify("busy")
 
-    async def _at(self, path: Path) -> Seat:
+    async def _at(self, path: Path, *, anew: bool = False) -> Seat:
         task = self._opening.get(path)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-            task = asyncio.get_running_loop().create_task(self._open(path))
+            task = asyncio.get_running_loop().create_task(self._open(path, anew))
             self._opening[path] = task
+        elif anew:
+            raise _held(str(path))
         seat = await asyncio.shield(task)
         seat.used = self._clock.monotonic()
         return seat
 
-    async def _open(self, path: Path) -> Seat:
+    async def _open(self, path: Path, anew: bool) -> Seat:
         place = _place(path)
         database = await self._data.open_place(place, WORKSPACE)
         fresh = self._clock.new_id(64)
-        name = await database.write(lambda tx: _identity(tx, fresh))
-        info = WorkspaceInfo(id=name, path=str(path))
         try:
+            name = await database.write(lambda tx: _identity(tx, fresh, anew))
+            info = WorkspaceInfo(id=name, path=str(path))
             await self._register(info)
         except HaloError:
             await self._data.forget(place)
@@ -202,7 +213,7 @@ class Workspaces:
         if row is not None and row[0] != info.path and (Path(row[0]) / ".halo" / "halo.db").exists():
             raise Conflict(
                 f"{info.path} and {row[0]} are one workspace: one is a copy of the other",
-                advice=f"delete {info.path}/.halo/halo.db* to make the copy a workspace of its own",
+                advice=f"make the copy a workspace of its own: halo workspaces new-id {shlex.quote(info.path)}",
             )
         now = self._clock.now()
 
@@ -245,8 +256,16 @@ def _checked(path: Path) -> Path:
     return real
 
 
-def _identity(tx: Tx, fresh: str) -> str:
-    tx.execute("INSERT INTO meta(name, value) VALUES ('workspace', ?) ON CONFLICT(name) DO NOTHING", (fresh,))
+def _held(path: str) -> Conflict:
+    return Conflict(f"the workspace {path} is open", advice="stop the server first, with `halo stop`")
+
+
+def _identity(tx: Tx, fresh: str, anew: bool) -> str:
+    if anew and _owes(tx):
+        said = "work in this workspace is not finished, and a copy with an id of its own would do it once more"
+        raise Conflict(said, advice="copy it again once it is finished, or delete the copy's .halo/halo.db*")
+    act = "UPDATE SET value = excluded.value" if anew else "NOTHING"
+    tx.execute(f"INSERT INTO meta(name, value) VALUES ('workspace', ?) ON CONFLICT(name) DO {act}", (fresh,))
     row = tx.one("SELECT value FROM meta WHERE name = 'workspace'")
     return str(row[0]) if row else fresh
 

@@ -49,9 +49,12 @@ def reach(*, local: bool = False) -> Client:
         return connect(local=local)
 
 
-def open_workspace(client: Client, folder: Path) -> tuple[str, str]:
-    """Open a folder as a workspace; return its id and its path. Raises `WorkspaceUnusable`, `BadInput`, `NotFound`."""
-    wanted = {"path": plain(str(folder.absolute()), "path of the workspace")}
+def open_workspace(client: Client, folder: Path, *, new_id: bool = False) -> tuple[str, str]:
+    """Open a folder as a workspace; return its id, a new one if need be, and its path.
+
+    Raises `WorkspaceUnusable`, `BadInput`, `NotFound`; with `new_id` also `Conflict`.
+    """
+    wanted = {"path": plain(str(folder.absolute()), "path of the workspace"), "new_id": new_id}
     with waiting("Opening the workspace"), needs(client, "api"):
         answer = client.post("/api/workspaces", wanted)
     return answer["id"], answer["path"]
@@ -63,7 +66,7 @@ def needs(client: Client, plugin: str) -> Generator[None]:
     try:
         yield
     except NotFound as error:
-        rows = client.get("/api/server")["plugins"]
+        rows: list[dict[str, str]] = client.get("/api/server")["plugins"]
         missing = {
             "name": plugin,
             "state": "missing",
