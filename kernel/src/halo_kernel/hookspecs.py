@@ -118,7 +118,7 @@ async def tool_finished(session: records.SessionInfo, event: records.Event) -> N
 
 @spec
 async def model_finished(call: contracts.ModelCall) -> None:
-    """Notify: a model call has ended; `call` has its usage or its error."""
+    """Notify: a model call has ended; `call` has its usage or its error, neither when it was cut or waits."""
 
 
 @spec

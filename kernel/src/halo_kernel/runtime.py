@@ -205,7 +205,7 @@ class Kernel:
             await self.hooks.tell(hookspecs.workspace_opened, workspace=info, host=self.host)
             duties: dict[str, Callable[[], Awaitable[None]]] = {
                 "inbox": seat.watch_inbox,
-                "questions": partial(seat.watch_questions, self.sessions.wake),
+                "questions": seat.watch_questions,
             }
             if not embedded:
                 duties["blobs"] = lambda: self._blobs.sweep(info.id, database, self.clock)
@@ -252,6 +252,7 @@ class Kernel:
             find_agent=self.workspaces.agent,
             spawn=self.supervisor.spawn,
             mark_busy=mark_busy,
+            wake=self.sessions.wake,
         )
 
     async def models(self) -> tuple[Sequence[Offer], Offer | None, str]:

@@ -4,7 +4,7 @@
 # The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -17,7 +17,7 @@ from .egress import Egress
 from .live import Live
 from .questions import Questions
 from .sessions import Session
-from .storage import Database, DataScope, Migration
+from .storage import Database, DataScope, Migration, Place
 
 if TYPE_CHECKING:
     import msgspec
@@ -160,6 +160,12 @@ class Data(Protocol):
         self, name: str, scope: DataScope, migrations: Sequence[Migration], *, workspace: str = ""
     ) -> Database:
         """Open a database of one's own."""
+
+    def places(self) -> Sequence[Place]:
+        """Return where the databases lie that are open."""
+
+    async def backup(self, place: Place, path: Path, *, progress: Callable[[int, int], object] | None = None) -> None:
+        """Copy a database, one that is not open too, to the file `path`; see `Database.backup`."""
 
 
 class Host(Protocol):

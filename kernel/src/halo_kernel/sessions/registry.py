@@ -138,12 +138,15 @@ class Sessions:
         if closing:
             await asyncio.wait(closing, timeout=_CLOSE_SECONDS)
 
-    async def start_child(self, parent: SessionInfo, agent: str, access: Access | None, title: str) -> LiveSession:
+    async def start_child(
+        self, parent: SessionInfo, agent: str, access: Access | None, title: str, directory: str | None
+    ) -> LiveSession:
         """See `contracts.Session.start_child`."""
         seat = await self._seat_of(parent.workspace)
         if parent.archived:
             raise SessionClosed(f"session {parent.id} is archived", advice="start a new session")
-        session, place = _new_id(seat, "sub"), parent.directory
+        place = parent.directory if directory is None else rows.check_directory(seat.workspace, directory)
+        session = _new_id(seat, "sub")
         owner = Principal(name=parent.principal, kind=parent.principal_kind, access=parent.access)
         await self._make(
             seat, session, owner, agent, parent=parent, access=access, origin="sub", title=title, directory=place

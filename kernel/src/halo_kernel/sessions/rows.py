@@ -14,9 +14,10 @@ from ..contracts import Row, Tx
 from ..errors import BadInput, Conflict, NotFound
 from ..inbox import input_of, prepared, waiting
 from ..journal import append
-from ..outbox import owe_replies, settle
+from ..outbox import owe_replies
 from ..questions import supersede
 from ..records.storable import storable_text
+from ..reports import settle
 
 MAX_ID = 120
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,119}")

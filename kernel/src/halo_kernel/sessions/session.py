@@ -50,6 +50,7 @@ class LiveSession:
         self._writes: set[asyncio.Task[Any]] = set()
         self._still = asyncio.Lock()  # held while turns run, or while the journal is rewritten
         self._keep_at = 0
+        self._told = True  # whether those whom it reports to know of its last end
         self._hard = 0
         self._retrying = False
         self._closing: asyncio.Task[None] | None = None
@@ -145,6 +146,7 @@ class LiveSession:
         if withdrawn:
             self._seat.database.notify("outbox")
             await self._settle()
+            await self._tell_tree()
         elif self._turn is not None and row <= max(self._turn.numbers):
             self._turn.token.request("cancelled")
         self.stir()
@@ -218,8 +220,15 @@ class LiveSession:
                 if desk is not None and not duty.more and not self._stirred.is_set():
                     break
         await self._settle()
+        if not self._told:
+            await self._tell_tree()
         if any(handle.row for handle in self._prompts):  # another process answers
             self._retry_later()
+
+    async def _tell_tree(self) -> None:
+        """Wake those of the tree that have got a report."""
+        await self._seat.wake_tree(self._info.root)
+        self._told = True
 
     def _due(self, tx: Tx) -> Duty:
         return find_duty(tx, self._info, seated=self._desk is not None, boot=self._seat.boot)
@@ -240,6 +249,7 @@ class LiveSession:
             result = await turn.run()
         finally:
             self._turn = None
+            self._told = self._info.parent is None
         self._rests = "waiting" if turn.paused else "idle"
         if self._info.head >= self._keep_at:
             self._keep_at = self._info.head + EVERY
@@ -261,6 +271,7 @@ class LiveSession:
         cut = await recover_tree(seat.database, lease, info.root, session=info.id, clock=seat.clock, boot=seat.boot)
         seat.feed.publish(cut)
         seat.feed.forget_partial(info.id)
+        self._told = self._told and not cut
         await self._refresh()
         if self._info.parked:
             seat.database.notify("outbox")
@@ -391,6 +402,7 @@ class LiveSession:
 
         await self._write(write)
         seat.database.notify("outbox")
+        await self._tell_tree()
         names = await seat.database.read(lambda tx: rows.tree(tx, session))
         await asyncio.gather(*(live.halted() for name in names if (live := seat.sessions.get(name)) is not None))
 
@@ -506,6 +518,8 @@ class LiveSession:
         seat, session = self._seat, self._info.id
         return await seat.database.read(lambda tx: rows.children(tx, session, workspace=seat.workspace))
 
-    async def start_child(self, agent: str, *, access: records.Access | None = None, title: str = "") -> LiveSession:
+    async def start_child(
+        self, agent: str, *, access: records.Access | None = None, title: str = "", directory: str | None = None
+    ) -> LiveSession:
         """See `contracts.Session.start_child`."""
-        return await self._seat.start_child(self.info, agent, access, title)
+        return await self._seat.start_child(self.info, agent, access, title, directory)
