@@ -383,8 +383,8 @@ def test_a_check_judges_what_is_not_installed(home: Path, tmp_path: Path) -> Non
     assert bad.returncode == 0, bad.stdout
     bad = halo(home, "plugins", "check", wheel(tmp_path, "bad", "2.0", code=code, files=["client.py"]))
     assert bad.returncode == 1
-    assert "__init__.py:1: imports halo_bad.client by its full name" in bad.stdout
-    assert "__init__.py:2: imports acme_sdk, which halo-bad does not declare" in bad.stdout
+    assert "\n  halo_bad/__init__.py:1: imports halo_bad.client by its full name" in bad.stdout
+    assert "\n  halo_bad/__init__.py:2: imports acme_sdk, which halo-bad does not declare" in bad.stdout
     good = halo(home, "plugins", "check", wheel(tmp_path))
     assert (good.returncode, good.stderr) == (0, "")
     assert good.stdout.startswith("zoo: passes (halo-zoo 1.0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 from threading import Timer
 from typing import NoReturn
 
-from msgspec import DecodeError, json
+from msgspec import DecodeError, json, structs
 
 from halo_kernel import BadInput, Plugin, Plugins, Verdict, add_sites, judge
 
@@ -25,8 +26,8 @@ _FROZEN = bool(getattr(sys, "frozen", False))
 def tried(home: Path, folders: Sequence[str], names: Sequence[str] = ()) -> Iterator[Verdict]:
     """Yield a verdict on every plugin of `names` and in `folders`, or without any on all that are installed.
 
-    What lies in `folders` comes before what the environment and the home have. Raises `BadInput` when there is no
-    plugin in them.
+    What lies in `folders` comes before what the environment and the home have, and is told by its path in there: they
+    may be gone afterwards. Raises `BadInput` when there is no plugin in them.
     """
     with _searching(home, folders):
         known = {each.name: each for each in Plugins().discover()}
@@ -38,9 +39,17 @@ def tried(home: Path, folders: Sequence[str], names: Sequence[str] = ()) -> Iter
         with _Trial(home, folders, waiting) as trial:
             while waiting:
                 name, verdicts = waiting.pop(0), trial.verdicts()
-                yield from verdicts or [_fault(known.get(name, Plugin(name=name)), trial.end())]
+                found = verdicts or [_fault(known.get(name, Plugin(name=name)), trial.end())]
+                yield from (_seen_from(folders, each) for each in found)
                 if not verdicts:
                     break
+
+
+def _seen_from(folders: Sequence[str], verdict: Verdict) -> Verdict:
+    """Return a verdict with paths in `folders` as they are in there."""
+    inside = re.compile("|".join(re.escape(folder + os.sep) for folder in folders) or r"(?!)")
+    faults, remarks = ([inside.sub("", each) for each in found] for found in (verdict.faults, verdict.remarks))
+    return structs.replace(verdict, faults=tuple(faults), remarks=tuple(remarks))
 
 
 def report(home: Path, words: Sequence[str]) -> NoReturn:
