@@ -52,7 +52,8 @@ class Settings(Protocol):
         """Set dotted keys durably (None goes back to the default) and return the file's new revision.
 
         Raises `Conflict` when the file is not the one of `revision`, `BadInput` for a value that breaks a rule, a
-        secret or what is `global_only` in a workspace's file, a keyring that does not take a secret.
+        secret or what is `global_only` in a workspace's file, a keyring that does not take a secret, and
+        `StorageUnavailable`, such as on a full disk.
         """
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from msgspec import Struct, structs, to_builtins
 
-from ..errors import BadInput, StorageUnavailable
+from ..errors import BadInput
 from ..records import Exchange, Route, Secret, WorkspaceInfo
 from ..runtime import Kernel
 from ..settings import Finding, Reading, SettingsField
@@ -59,11 +59,7 @@ class SettingsDesk:
             if field.command and wanted.changes.get(field.key) is not None:
                 said = f"{field.key} has rules that `{field.command}` keeps, and is set with that alone"
                 raise BadInput(said, field=field.key)
-        try:
-            write = partial(settings.write, revision=wanted.revision, workspace=workspace)
-            await asyncio.to_thread(write, wanted.changes)
-        except OSError as error:
-            raise StorageUnavailable(f"The settings were not written: {error.strerror}.") from error
+        await asyncio.to_thread(settings.write, wanted.changes, revision=wanted.revision, workspace=workspace)
         return _shown(await asyncio.to_thread(settings.at, workspace))
 
     async def _workspace(self, name: str) -> WorkspaceInfo | None:

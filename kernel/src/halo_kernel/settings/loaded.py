@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from ..errors import BadFile, BadInput, Conflict, NotFound
+from ..errors import BadFile, BadInput, Conflict, NotFound, StorageUnavailable
 from ..locks import locked
 from ..log import logger
 from ..manifests import suggest
@@ -238,6 +238,12 @@ class LoadedSettings:
         self, changes: Mapping[str, object], *, revision: str | None = None, workspace: WorkspaceInfo | None = None
     ) -> str:
         """See `contracts.Settings.write`. Comments and unknown keys stay; what is refused leaves the file as it was."""
+        try:
+            return self._write(changes, revision, workspace)
+        except OSError as error:
+            raise StorageUnavailable(f"The settings were not written: {error.strerror}.") from error
+
+    def _write(self, changes: Mapping[str, object], revision: str | None, workspace: WorkspaceInfo | None) -> str:
         ensure_home(self.home)
         with self._lock, locked(self.home / "secrets" / LOCK):
             before = self.at(workspace)
