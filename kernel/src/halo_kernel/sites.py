@@ -49,7 +49,7 @@ def read_sets(home: Path) -> tuple[int, int]:
         if now == 0 or (folder / str(now)).is_dir():
             return now, former
         why = f"there is no set {now}"
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return 0, 0
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it must hold two numbers"

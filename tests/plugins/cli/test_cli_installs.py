@@ -375,6 +375,25 @@ def test_plugins_are_switched_in_the_settings_file(zoo: Path) -> None:
     assert "zoo: loaded" in halo(zoo, "plugins", "list", "zoo").stdout
 
 
+@pytest.mark.parametrize("verb", ["check", "install"])
+@pytest.mark.parametrize("word", ["./nowhere", "halo_nowhere-1.0-py3-none-any.whl"])
+def test_a_path_that_is_not_there_is_named(home: Path, verb: str, word: str) -> None:
+    """A mistyped path is one sentence; pip is not asked."""
+    done = halo(home, "plugins", verb, word)
+    assert (done.returncode, done.stderr) == (1, f"halo: there is no file or folder {word}.\n")
+
+
+@needs_uv
+def test_the_folder_that_we_are_in_is_checked(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`.` and a wheel beside us are paths, and no names."""
+    place = Path(wheel(tmp_path))
+    monkeypatch.chdir(place.parent)
+    assert halo(home, "plugins", "check", place.name).stdout.startswith("zoo: passes")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    assert "there is no plugin in" in halo(home, "plugins", "check", ".").stderr
+
+
 @needs_uv
 def test_a_check_judges_what_is_not_installed(home: Path, tmp_path: Path) -> None:
     """A wheel is judged with file and line and the exit code 1, a good one passes, and neither is installed."""

@@ -154,7 +154,8 @@ class Reading:
                 raw = json.loads(raw) if is_json else [part.strip() for part in raw.split(",") if part.strip()]
             return msgspec.convert(raw, kind, strict=False, dec_hook=partial(self._secret, field.key))
         except ValueError as error:
-            rule, variable = f"is not valid: {error}", source.removeprefix("environment ")
+            choices = f" (one of {', '.join(field.schema['enum'])})" if "enum" in field.schema else ""
+            rule, variable = f"is not valid: {error}{choices}", source.removeprefix("environment ")
             if variable != source:
                 raise BadInput(f"{variable} {rule}", field=variable) from error
             raise self.file.bad(field.key, rule) from error

@@ -89,10 +89,13 @@ def roll_back(home: Path) -> Sequence[str]:
 def laid_out(home: Path, words: Sequence[str], *, parent: Path | None = None) -> Generator[str]:
     """Lay out what `words` name, and what that needs beside the environment, in a folder that ends with the context.
 
-    Raises `HaloError` when pip or uv fails, `BadInput` when there is no plugin in it.
+    Raises `HaloError` when pip or uv fails, `BadInput` when there is no plugin in it, or no such file.
     """
     from halo_kernel import Plugins
 
+    for word in words:
+        if is_path(word) and not re.search(r"://|[@\[]", word) and not os.path.exists(word):
+            raise BadInput(f"there is no file or folder {word}")
     environment, command = _environment(home), _installer(words)
     with tempfile.TemporaryDirectory(dir=parent, prefix=".") as room:
         fixed, folder = Path(room, "constraints.txt"), Path(room, "site")
@@ -109,6 +112,11 @@ def laid_out(home: Path, words: Sequence[str], *, parent: Path | None = None) ->
         if not Plugins(path=[str(folder)]).discover():
             raise BadInput(f"there is no plugin in {' '.join(words)}", advice="Halo's own are named halo-…")
         yield str(folder)
+
+
+def is_path(word: str) -> bool:
+    """Tell whether a word says where something is, such as `./x`, `.` or `x.whl`, and is no name of it."""
+    return os.sep in word or word.startswith(".") or word.endswith(".whl")
 
 
 def _numbers(folder: Path) -> set[int]:

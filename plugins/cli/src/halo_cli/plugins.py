@@ -16,7 +16,7 @@ from msgspec import to_builtins
 
 from halo_kernel import NotFound, add_sites, default_home, is_served
 
-from .installs import install, laid_out, remove, roll_back
+from .installs import install, is_path, laid_out, remove, roll_back
 from .progress import waiting
 from .terminal import answer, note, plain
 from .workspaces import reach
@@ -74,7 +74,7 @@ def _checked(home: Path, names: Sequence[str]) -> Sequence[Row]:
     """Return how plugins do: by name, in a wheel or project, or in a folder of distributions; else all."""
     from .trials import tried
 
-    paths = [name for name in names if os.sep in name]
+    paths = [name for name in names if is_path(name)]
     with ExitStack() as stack, waiting("Trying them out"):
         folders: list[str] = []
         for name in paths:
