@@ -57,6 +57,16 @@ async def test_a_folder_whose_name_is_no_text_is_refused(tmp_path: Path) -> None
     assert list(odd.iterdir()) == []
 
 
+async def test_a_file_in_place_of_our_folder_is_named(tmp_path: Path) -> None:
+    """A `.halo` that is a file is no matter of permissions, and stays."""
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / ".halo").write_text("mine")
+    async with running_kernel(tmp_path / "home") as kernel:
+        with pytest.raises(WorkspaceUnusable, match=r"w/\.halo is a file, not a folder"):
+            await kernel.host.workspaces.open(tmp_path / "w")
+    assert (tmp_path / "w" / ".halo").read_text() == "mine"
+
+
 @pytest.mark.parametrize("directory", ["a\0b", "x" * 5000, "~nobody-of-this-name", "\ud800", ".."], ids=range(5))
 async def test_a_directory_that_cannot_be_is_refused(tmp_path: Path, directory: str) -> None:
     """A session's directory that is no folder of the workspace is bad input of that name."""

@@ -248,6 +248,8 @@ def _checked(path: Path) -> Path:
     if not folder:
         raise WorkspaceUnusable(f"the workspace {path} is a file, not a folder", advice="name a folder")
     inner = real / ".halo"
+    if inner.exists() and not inner.is_dir():
+        raise WorkspaceUnusable(f"{inner} is a file, not a folder", advice="move it away")
     if not os.access(inner if inner.exists() else real, os.W_OK | os.X_OK):
         raise WorkspaceUnusable(
             f"the workspace {path} is not writable for this user",

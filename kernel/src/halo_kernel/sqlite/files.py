@@ -30,7 +30,7 @@ _FAILURES: dict[type[Exception], tuple[str, str]] = {
     apsw.ReadOnlyError: ("is not writable", _OWNER),
     apsw.CantOpenError: ("cannot be opened", _OWNER),
     apsw.CorruptError: ("is damaged", "Restore it from a backup."),
-    apsw.NotADBError: ("is not a database", ""),
+    apsw.NotADBError: ("is not a database", "Restore it from a backup, or move it away."),
 }
 FAILURES = tuple(_FAILURES)
 
