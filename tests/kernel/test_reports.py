@@ -22,6 +22,7 @@ from halo_kernel import (
     Prompt,
     QueueFull,
     Session,
+    SessionSettings,
     TurnEnded,
 )
 from halo_kernel.reports import REPORT_CHARS
@@ -221,7 +222,7 @@ async def test_reports_keep_no_person_out(tmp_path: Path) -> None:
     model = ScriptedModel([Hang()])
     async with running_kernel(tmp_path / "home", model=model) as kernel:
         session = await a_session(kernel, tmp_path / "w")
-        kernel.workspaces.seats[session.info.workspace].max_queue = 2
+        kernel.workspaces.seats[session.info.workspace].limits = SessionSettings(max_queue_size=2)
         await session.submit(Incoming(text="go"))
         await until(lambda: model.active)
         for number in range(2):

@@ -25,12 +25,13 @@ def settle(tx: Tx, session: str, *, at: int, turn: str = "") -> None:
     """
     name: str | None = session
     while name is not None:
-        parent, pointer, parked = tx.one(
-            "SELECT s.parent, s.reply_to, r.parked FROM sessions s JOIN sessions r ON r.id = s.root WHERE s.id = ?",
+        parent, pointer, parked, deleted = tx.one(
+            "SELECT s.parent, s.reply_to, r.parked, s.deleted_at"
+            " FROM sessions s JOIN sessions r ON r.id = s.root WHERE s.id = ?",
             (name,),
-        ) or (None, "", 0)
+        ) or (None, "", 0, None)
         if pointer and is_quiescent(tx, name, parked=bool(parked)):
-            _report(tx, name, read_pointer(pointer), at=at)
+            _report(tx, name, read_pointer(pointer), at=at, deleted=deleted is not None)
             tx.execute("UPDATE sessions SET reply_to = '' WHERE id = ?", (name,))
         elif pointer:
             if turn:
@@ -46,13 +47,15 @@ def is_quiescent(tx: Tx, session: str, *, parked: bool = False) -> bool:
     return tx.one(f"{_BELOW} SELECT 1 FROM below WHERE {busy} LIMIT 1", (session,)) is None
 
 
-def _report(tx: Tx, session: str, held: Held, *, at: int) -> None:
+def _report(tx: Tx, session: str, held: Held, *, at: int, deleted: bool) -> None:
     last = find(tx, session, "kind = 'turn.ended' AND seq > ? ORDER BY seq DESC LIMIT 1", held.head)
     end = next((event.body for event in last if isinstance(event.body, TurnEnded)), None)
     reason: Settlement = "cancelled" if end is None else REASONS.get(end.outcome, "aborted")
+    reason = "deleted" if deleted else reason
     text = last_answer(tx, session, after=held.head).strip()
     if held.dispatcher == "parent":
         why = (end.error or f"the turn was {end.outcome}") if end is not None else "it ended before it began"
+        why = "the session was deleted" if deleted else why
         said = [] if reason == "answered" else [f"[SUB-AGENT ABORTED: {why}]"]
         text = "\n\n".join([*said, text or "(no output)"])
     else:

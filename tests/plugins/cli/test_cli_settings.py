@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
+import halo_api
 from halo_cli import settings
-from halo_kernel import BadInput, Secret, Section, connect, hook
+from halo_kernel import BadInput, Secret, Section, hook
+from halo_lib_client import connect
 
 KEY, SECRET = "acme.api_key", "sk-0123456789abcdef"
 
@@ -45,7 +47,7 @@ class AcmePlugin:
 @pytest.fixture
 def acme(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the commands find a plugin with a secret."""
-    wanted = {"local": True, "extra": {"acme": AcmePlugin()}, "discover": False}
+    wanted = {"local": True, "extra": {"acme": AcmePlugin(), "api": halo_api}, "discover": False}
     monkeypatch.setattr(settings, "reach", lambda: connect(home, **wanted))
 
 

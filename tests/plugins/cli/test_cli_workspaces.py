@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from halo_cli import init, sessions
+from halo_cli import init, sessions, settings
 from halo_cli.workspaces import choose_folder, open_workspace, session_path
-from halo_kernel import BadInput, Client, NotFound, WorkspaceUnusable, connect, default_home
+from halo_kernel import BadInput, NotFound, WorkspaceUnusable, default_home
+from halo_lib_client import Client, connect
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_a_command_names_the_plugin_that_it_lacks(
     monkeypatch.chdir(home / ".halo")
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    for command in (sessions.command, init.command):
+    for command in (sessions.command, init.command, settings.command):
         with pytest.raises(NotFound, match="this needs the plugin api, which is disabled") as refused:
             command([])
         assert why in refused.value.message

@@ -19,7 +19,6 @@ from msgspec import convert, to_builtins
 
 from halo_kernel import (
     BadInput,
-    Client,
     HaloError,
     HealthCheck,
     Stopping,
@@ -29,10 +28,11 @@ from halo_kernel import (
     read_presence,
     read_sets,
 )
+from halo_lib_client import Client
 
 from .progress import waiting
 from .terminal import answer
-from .workspaces import reach
+from .workspaces import needs, reach
 
 T = TypeVar("T")
 PATIENCE = 30.0
@@ -173,7 +173,9 @@ def _port(home: Path) -> Iterator[Said]:
 
 
 def _settings(client: Client) -> Iterator[Said]:
-    for each in client.get("/api/settings")["findings"]:
+    with needs(client, "api"):
+        found = client.get("/api/settings")["findings"]
+    for each in found:
         yield f"{each['text']} (line {each['line']})" if each["line"] else each["text"], "correct it in settings.yaml"
 
 

@@ -12,10 +12,11 @@ from difflib import get_close_matches
 from getpass import getpass
 from typing import Any
 
-from halo_kernel import BadInput, Client
+from halo_kernel import BadInput
+from halo_lib_client import Client
 
 from .terminal import answer, note, plain
-from .workspaces import choose_folder, open_workspace, reach
+from .workspaces import choose_folder, needs, open_workspace, reach
 
 _PATH = "/api/settings"
 _REFERENCE = re.compile(r"<<\w+>>|keyring:.*")
@@ -25,7 +26,7 @@ Field = Mapping[str, Any]
 def command(argv: Sequence[str]) -> int:
     """List, show or change settings, of the whole server or of one workspace."""
     options = _options(argv)
-    with reach() as client:
+    with reach() as client, needs(client, "api"):
         workspace = "" if options.workspace is None else open_workspace(client, choose_folder(options.workspace))[0]
         act: Callable[[Client, str, argparse.Namespace], None] = {
             "list": _list,

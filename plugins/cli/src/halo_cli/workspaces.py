@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from halo_kernel import Client, NotFound, WorkspaceUnusable, connect, default_home
+from halo_kernel import NotFound, WorkspaceUnusable, default_home
+from halo_lib_client import Client, connect
 
 from .progress import waiting
 from .terminal import plain

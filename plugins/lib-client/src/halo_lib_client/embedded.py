@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import tempfile
 import threading
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..http import Face
-from ..log import configure
-from ..presence import Presence
-from ..runtime import Kernel
-from ..secrets import ensure_home
-from ..server import serving
-from ..settings import LogSettings, load_kernel_settings
-from ..sites import Wanted
+from halo_kernel import Presence, Wanted, embedded
 
 END_SECONDS = 12.0
 
 
 @contextmanager
-def embedded(home: Path, wanted: Wanted) -> Generator[Presence]:
+def running(home: Path, wanted: Wanted) -> Generator[Presence]:
     """Run a kernel for as long as the context lasts; what it was doing is taken up by the next one.
 
     Raises the errors of `Kernel.start`.
@@ -35,7 +27,7 @@ def embedded(home: Path, wanted: Wanted) -> Generator[Presence]:
     thread.start()
     try:
         with tempfile.TemporaryDirectory(prefix="halo-", dir="/tmp" if deep else None) as folder:
-            kernel = _running(home, f"{folder}/kernel.sock", wanted)
+            kernel = embedded(home, f"{folder}/kernel.sock", **wanted)
             try:
                 presence = asyncio.run_coroutine_threadsafe(kernel.__aenter__(), loop).result()
             except BaseException:  # Ctrl-C too
@@ -60,22 +52,3 @@ async def _cut() -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-@asynccontextmanager
-async def _running(home: Path, path: str, wanted: Wanted) -> AsyncGenerator[Presence]:
-    ensure_home(home)
-    bare = load_kernel_settings(home, os.environ)
-    configure(bare.of(LogSettings), redactor=bare.redactor)
-    kernel = await Kernel.start(home, embedded=True, **wanted)
-    configure(kernel.settings.of(LogSettings), redactor=kernel.settings.redactor)  # again: it knows plugins' secrets
-    try:
-        face = Face(kernel, url=f"unix:{path}")
-        sock = socket.socket(socket.AF_UNIX)
-        sock.bind(path)
-        sock.listen()
-        async with serving(face, sock, stopping=kernel.stopping):
-            yield face.presence
-    finally:
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)  # what is cut is taken up later
-        await kernel.close()
