@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 import time
 import traceback
@@ -28,7 +29,7 @@ GROUP = "halo.plugins"
 IMPORT_BUDGET = 10.0
 Names = Collection[str]
 _log = logger("plugins")
-_OURS = os.path.dirname(__file__) + os.sep
+_MACHINERY = re.compile(f"{re.escape(os.path.dirname(__file__))}|<frozen importlib|.*\\Wimportlib\\W")
 PluginState = Literal["loaded", "degraded", "disabled", "incompatible", "failed", "missing"]
 
 
@@ -191,7 +192,8 @@ class Plugins:
             return plugin.stopped(reason, f"start without it: --without {plugin.name}"), None
         if error is not None:
             _log.debug("import failed", plugin=plugin.name, exc_info=error)
-            reason = f"its import failed: {type(error).__name__}: {error}{_place(error)}"
+            text = error.msg if isinstance(error, SyntaxError) else error
+            reason = f"its import failed: {type(error).__name__}: {text}{_place(error)}"
             advice = f"install {plugin.distribution} again, or start without it: --without {plugin.name}"
             return plugin.stopped(*(_lacking(plugin, error) or (reason, advice))), None
         return replace(plugin, seconds=time.perf_counter() - began), module
@@ -300,7 +302,9 @@ def _lacking(plugin: Plugin, error: BaseException | None) -> tuple[str, str] | N
 def _place(error: BaseException | None, function: object = None) -> str:
     """Return where others' code raised an error, ` (<file>:<line>)`, else where a function is written, else nothing."""
     frames = traceback.extract_tb(error.__traceback__) if error else ()
-    places = [(each.filename, each.lineno) for each in frames if not each.filename.startswith(_OURS)]
+    places = [(each.filename, each.lineno) for each in frames if not _MACHINERY.match(each.filename)]
+    if isinstance(error, SyntaxError) and not (error.filename or "<").startswith("<"):
+        places.append((error.filename or "", error.lineno))
     if not places and (code := getattr(inspect.unwrap(function) if callable(function) else None, "__code__", None)):
         places = [(code.co_filename, code.co_firstlineno)]
     return f" ({places[-1][0]}:{places[-1][1]})" if places else ""

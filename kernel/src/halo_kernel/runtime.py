@@ -126,8 +126,8 @@ class Kernel:
         environment = os.environ if env is None else env
         ensure_home(home)
         bare = load_kernel_settings(home, environment)
-        if wanted.get("discover", True):
-            add_sites(home)
+        if wanted.get("discover", True) and (fault := add_sites(home)):
+            logger("plugins").error(fault.message, advice=fault.advice)
         if (names := environment.get("HALO_PLUGINS")) is not None:
             wanted.setdefault("only", names.replace(",", " ").split())
         plugins, strict = Plugins(), wanted.get("strict", False)

@@ -18,6 +18,8 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TypedDict
 
+from .errors import BadFile
+
 FOLDER = "plugins"
 POINTER = "current"
 
@@ -43,19 +45,34 @@ def default_home(env: Mapping[str, str]) -> Path:
 
 
 def read_sets(home: Path) -> tuple[int, int]:
-    """Return the numbers of the set of plugins that counts in a home and of the former one."""
+    """Return the numbers of the set of plugins that counts in a home and of the former one. Raises `BadFile`."""
+    folder = home / FOLDER
     try:
-        now, former = (home / FOLDER / POINTER).read_text(encoding="ascii").split()
-        return int(now), int(former)
-    except (OSError, ValueError):
+        now, former = map(int, (folder / POINTER).read_text(encoding="ascii").split())
+        if now == 0 or (folder / str(now)).is_dir():
+            return now, former
+        why = f"there is no set {now}"
+    except (FileNotFoundError, NotADirectoryError):
         return 0, 0
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it must hold two numbers"
+    said = f"{folder / POINTER} names no set of plugins ({why}), so that those that were installed here are missing"
+    raise BadFile(said, path=str(folder / POINTER), advice="`halo plugins rollback` goes back to the newest set")
 
 
-def add_sites(home: Path) -> None:
-    """Let this process import what is installed in a home, where the environment has nothing of that name."""
-    folder = str(home / FOLDER)
+def add_sites(home: Path) -> BadFile | None:
+    """Let this process import what is installed in a home, where the environment has nothing of that name.
+
+    Returns what is wrong with the file that names the set that counts; there is none then.
+    """
+    folder, now, fault = str(home / FOLDER), 0, None
+    try:
+        now = read_sets(home)[0]
+    except BadFile as error:
+        fault = error
     others = [path for path in sys.path if path != folder and os.path.dirname(path) != folder]  # without a former set
-    sys.path[:] = [*others, *filter(os.path.isdir, (f"{folder}/{read_sets(home)[0]}", folder))]
+    sys.path[:] = [*others, *filter(os.path.isdir, (f"{folder}/{now}", folder))]
+    return fault
 
 
 def find_distributions(group: str, path: Sequence[str]) -> Mapping[str, Distribution]:

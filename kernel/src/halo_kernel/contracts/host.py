@@ -68,7 +68,8 @@ class Settings(Protocol):
         """Set dotted keys durably (None goes back to the default) and return the file's new revision.
 
         Raises `Conflict` when the file is not the one of `revision`, `BadInput` for a value that breaks a rule, a
-        secret or what is `global_only` in a workspace's file, a keyring that does not take a secret.
+        secret or what is `global_only` in a workspace's file, a keyring that does not take a secret, and
+        `StorageUnavailable`, such as on a full disk.
         """
 
 
@@ -95,14 +96,20 @@ class Secrets(Protocol):
 class Workspaces(Protocol):
     """The workspaces of this home."""
 
-    async def open(self, path: str | Path) -> WorkspaceInfo:
-        """Open a directory as a workspace and remember it. Raises `WorkspaceUnusable`."""
+    async def open(self, path: str | Path, *, anew: bool = False) -> WorkspaceInfo:
+        """Open a directory as a workspace and remember it; with `anew` under a new id, as a copy needs it.
+
+        Raises `WorkspaceUnusable`, `Conflict`: it is a copy, or `anew` it is open or has work that is not finished.
+        """
 
     async def get(self, workspace: str) -> WorkspaceInfo:
         """Return a workspace by id, opening it. Raises `NotFound`, `WorkspaceUnusable`."""
 
     async def list(self) -> Sequence[WorkspaceInfo]:
         """Return those that were opened, newest use first."""
+
+    async def forget(self, workspace: str) -> None:
+        """Take it off that list, until it is opened again; its directory stays. Raises `NotFound`, `Conflict`."""
 
     def agents(self, workspace: WorkspaceInfo) -> Sequence[AgentSpec]:
         """Return the agents that can run here, best default first."""
