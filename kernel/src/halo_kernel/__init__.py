@@ -25,7 +25,7 @@ _HOMES = {
     " SessionSettings SettingsField SettingsFinding load_kernel_settings",
     "sites": "Wanted add_sites default_home read_sets",
     "sqlite": "is_own_file",
-    "testing.checks": "judge",
+    "testing.checks": "Verdict judge",
 }
 
 

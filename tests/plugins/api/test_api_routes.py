@@ -170,6 +170,19 @@ async def test_a_path_must_be_absolute(client: httpx.AsyncClient) -> None:
     assert (reply.status_code, reply.json()["field"]) == (400, "path")
 
 
+async def test_a_workspace_that_is_open_is_kept(client: httpx.AsyncClient, sessions: str, tmp_path: Path) -> None:
+    """While it is open it is neither forgotten nor gets a new id; what is not known is not found."""
+    workspace = sessions.removesuffix("/sessions")
+    refused = [
+        await client.delete(workspace),
+        await client.post("/api/workspaces", json={"path": str(tmp_path / "place"), "new_id": True}),
+    ]
+    assert [reply.status_code for reply in refused] == [409, 409]
+    assert all("halo stop" in reply.json()["advice"] for reply in refused)
+    assert (await client.delete("/api/workspaces/none")).status_code == 404
+    assert len((await client.get("/api/workspaces")).json()["workspaces"]) == 1
+
+
 async def test_lists_are_newest_first_and_go_on(client: httpx.AsyncClient, sessions: str) -> None:
     """Pages of sessions by `before` show every session once, the newest first."""
     made = []
