@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from halo_kernel import (
     CLEARED_MARKER,
+    OPERATOR,
     AgentSpec,
+    Call,
     Chunk,
     Conflict,
     ContextCut,
@@ -30,6 +32,7 @@ from halo_kernel import (
     Piece,
     PluginFailed,
     PromptTooLarge,
+    Question,
     Session,
     Text,
     TextDelta,
@@ -312,6 +315,32 @@ async def test_a_running_session_is_not_shortened_on_request(tmp_path: Path) -> 
         prompt.cancel()
         await prompt.result
         assert it.shrinker.reasons == []
+
+
+class Asks(NoteTool):
+    """A tool that asks a person first."""
+
+    async def run(self, call: Call) -> str:
+        if call.answer is None:
+            call.ask(Question(text="Sure?"))
+        return await super().run(call)
+
+
+async def test_a_session_that_waits_for_an_answer_is_not_shortened_on_request(tmp_path: Path) -> None:
+    """While a question is open its call has no result yet, so nothing is cut; the answer finds all as it was."""
+    model, shrinker = SmallModel([Calls([("note", {"text": "x"})]), Answer("done")]), Shrinker()
+    extra = {"test": SimplePlugin(model, [Asks()]), "shrinker": shrinker}
+    async with running_kernel(tmp_path / "home", extra=extra) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        prompt = session.prompt(Incoming(text="one"))
+        await until(lambda: session.info.state == "waiting")
+        with pytest.raises(Conflict, match="is waiting"):
+            await session.compact()
+        workspace = session.info.workspace
+        (asked,) = await kernel.host.questions.list(workspace=workspace, principal=OPERATOR)
+        await kernel.host.questions.answer(asked.id, workspace=workspace, principal=OPERATOR, approved=True)
+        assert (await prompt.result).text == "done"
+        assert shrinker.reasons == []
 
 
 class Slow:
