@@ -6,14 +6,15 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from halo_kernel import ContextCut, HaloError, ModelRequest, Piece, Session, ShrinkReason, tokens_of
+from halo_kernel import ContextCut, HaloError, ModelRequest, Piece, Session, ShrinkReason
 
-from .plan import Plan, make_plan
+from .plan import Plan, chars_of, make_plan
 from .settings import CompactSettings
 from .summary import by_model, summary_request, without_model
 
 _REASON_CHARS = 80
 _LEAST_CHARS = 1000
+_CHARS_A_THOUSAND_TOKENS = 3500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,5 +88,6 @@ class Compaction:
 
 
 def _thousands(request: ModelRequest, history: Sequence[Piece]) -> int:
-    blocks = (block for piece in history for block in piece.content)
-    return max(1, round(tokens_of(request.system, repr(request.tools), *blocks) / 1000))
+    """Return about how many thousand tokens a call takes, from its characters: they may be many."""
+    said = chars_of(block for piece in history for block in piece.content)
+    return max(1, round((said + len(request.system) + len(repr(request.tools))) / _CHARS_A_THOUSAND_TOKENS))
