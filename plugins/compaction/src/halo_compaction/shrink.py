@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from halo_kernel import ContextCut, HaloError, ModelRequest, Piece, Session, ShrinkReason
@@ -38,23 +39,20 @@ class Compaction:
         try:
             answer = await self.session.complete(summary_request(request), purpose="compaction")
         except asyncio.CancelledError:
-            await self._say("ended", "Compact cancelled")
+            with suppress(HaloError):
+                await self._say("ended", "Compact cancelled")
             raise
         except HaloError as error:
             return await self._failed(plan, error)
         return await self._summarised(plan, answer)
 
     async def _summarised(self, plan: Plan, answer: str) -> ContextCut | None:
-        count = len(plan.older)
+        count, asked = len(plan.older), self.reason == "manual"
         if answer.strip():
-            asked = self.reason == "manual"
-            text = (
-                f"Context compacted: {count} older messages summarized"
-                if asked
-                else f"Auto-compacted {count} older messages"
-            )
+            told = f"Context compacted: {count} older messages summarized"
+            text = told if asked else f"Auto-compacted {count} older messages"
             return self._cut(plan, plan.end, by_model(plan.older, answer), text)
-        if self.reason != "manual":
+        if not asked:
             return self._locally(plan, "LLM summary failed: it was empty")
         await self._say("ended", "Compaction skipped — no summary produced")
         return None
