@@ -30,6 +30,7 @@ from halo_kernel import (
     NotFound,
     PluginFailed,
     Principal,
+    PromptTooLarge,
     QueueFull,
     Reply,
     Route,
@@ -68,6 +69,7 @@ FAILURES: list[tuple[HaloError, int]] = [
     (WorkspaceUnusable("missing"), 409),
     (DeliveryFailed("the chat is gone", permanent=True, retry_after=2.0), 500),
     (ModelError("429", kind="throttle", retry_after=3.5), 502),
+    (PromptTooLarge("too much", contributors=[["root", "AGENTS.md", 9]]), 500),
     (PluginFailed("hung", plugin="x", hook="provide_routes"), 500),
     (Stopping("bye"), 503),
 ]

@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import reduce
 from importlib.metadata import Distribution
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TypedDict
 
@@ -85,3 +88,34 @@ def find_distributions(group: str, path: Sequence[str]) -> Mapping[str, Distribu
 def normal_name(distribution: str) -> str:
     """Return the one spelling of a distribution's name that compares (PEP 503)."""
     return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def import_again(entry: str, suffix: str) -> object:
+    """Return what an entry point names from a new import of its package, whose name then ends with `suffix`.
+
+    A package that imports its own modules relatively has all of them anew. Raises what the import raises; then nothing
+    of it stays.
+    """
+    module, _, attributes = entry.partition(":")
+    package, _, rest = module.partition(".")
+    importlib.invalidate_caches()
+    found = next(filter(None, (finder.find_spec(package, None) for finder in sys.meta_path)), None)
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+    name, where = package + suffix, found.submodule_search_locations
+    spec = spec_from_file_location(name, found.origin, submodule_search_locations=where)
+    assert spec is not None and spec.loader is not None
+    sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(sys.modules[name])
+        named = importlib.import_module(f"{name}.{rest}") if rest else sys.modules[name]
+        return reduce(getattr, filter(None, attributes.split(".")), named)
+    except BaseException:
+        forget_modules(name)
+        raise
+
+
+def forget_modules(package: str) -> None:
+    """Let go of a package and its modules, so that nothing imports them again."""
+    for each in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+        del sys.modules[each]

@@ -90,10 +90,8 @@ class Workspaces:
                 advice = "install the agents that come with Halo: `pip install halo-workspace`"
                 raise NotFound("there is no agent in this workspace", advice=advice)
             return agents[0]
-        for source in self.sources:
-            agent = source.find(workspace, name)
-            if agent is not None:
-                return agent
+        if agent := next(filter(None, (source.find(workspace, name) for source in self.sources)), None):
+            return agent
         known = ", ".join(agent.id for agent in self.agents(workspace)) or "none"
         advice = f"name one of them, or add .halo/agents/{name}/agent.yaml"
         raise NotFound(f"there is no agent {name!r} in this workspace (there are: {known})", advice=advice)

@@ -49,7 +49,7 @@ class LiveSession:
         self._turn: Turn | None = None
         self._stirred = asyncio.Event()
         self._prompts = Prompts(seat.database)
-        self._writes = Writes()
+        self.writes = Writes()
         self._still = asyncio.Lock()  # held while turns run, or while the journal is rewritten
         self._keep_at = 0
         self._told = True  # whether those whom it reports to know of its last end
@@ -74,7 +74,7 @@ class LiveSession:
     @property
     def running(self) -> bool:
         """Whether a turn is active or about to start."""
-        return self._driver is not None or bool(self._writes)
+        return self._driver is not None or bool(self.writes)
 
     @property
     def lease(self) -> Lease | None:
@@ -91,7 +91,7 @@ class LiveSession:
     async def submit(self, message: records.Incoming) -> records.Receipt:
         """See `contracts.Session.submit`. What is written for a caller that is cancelled meanwhile is answered too."""
         self._check_open()
-        return await asyncio.shield(self._writes.track(self._receive(message)))
+        return await asyncio.shield(self.writes.track(self._receive(message)))
 
     async def _receive(self, message: records.Incoming) -> records.Receipt:
         receipt, fresh = await self._accept(message)
@@ -104,7 +104,7 @@ class LiveSession:
         self._check_open()
         handle = PromptHandle(self._cancel_prompt)
         self._prompts.add(handle)
-        self._writes.track(self._write_prompt(message, handle))
+        self.writes.track(self._write_prompt(message, handle))
         return handle
 
     async def _write_prompt(self, message: records.Incoming, handle: PromptHandle) -> None:
@@ -264,19 +264,17 @@ class LiveSession:
         self._check_open()
         if self._turn is not None:
             raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
-        return await asyncio.shield(self._writes.track(self._compact()))
+        return await asyncio.shield(self.writes.track(self._compact()))
 
     async def _compact(self) -> bool:
-        gate = self.seat.gate
-        async with self._still:
+        async with self._still, self.seat.gate.passage(self):
             try:
-                desk = (self._desk or await self._sit_down()) if gate.enter(self) else None
+                desk = self._desk or await self._sit_down()
                 if desk is None:
                     raise Conflict(f"session {self._info.id} is held elsewhere", advice="try again in a moment")
                 self._turn = Turn(desk, ())
                 return await self._turn.make_room("manual")
             finally:
-                gate.leave(self)
                 self._turn = None
                 self.stir()
 
@@ -346,12 +344,12 @@ class LiveSession:
 
         Raises `Conflict` while it runs, `LeaseHeld` when another process works on the tree.
         """
-        return await asyncio.shield(self._writes.track(self._alter(change)))
+        return await asyncio.shield(self.writes.track(self._alter(change)))
 
     async def _alter(self, change: Callable[[Tx], tuple[tuple[records.Event, ...], T]]) -> tuple[records.Event, T]:
         if self._still.locked():
             raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
-        async with self._still:
+        async with self._still, self.seat.gate.passage(self):
             lease = self._lease = await self.seat.database.lease(f"tree:{self._info.root}")
 
             def write(tx: Tx) -> tuple[tuple[records.Event, ...], T]:
@@ -374,7 +372,7 @@ class LiveSession:
         The lease is released before anything that is written later, so a message that comes now takes a new one.
         """
         self._desk = None
-        self._writes.track(self._give_back())
+        self.writes.track(self._give_back())
 
     async def _give_back(self) -> None:
         lease, self._lease = self._lease, None
@@ -393,7 +391,7 @@ class LiveSession:
             self._turn.token.request("cancelled")
             return True
         if self._rests == "waiting" and self._closing is None:
-            self._writes.track(self._end_pause())
+            self.writes.track(self._end_pause())
             return True
         return False
 
@@ -443,7 +441,7 @@ class LiveSession:
     async def _close(self, mode: Literal["abort", "land"]) -> None:
         if self._turn is not None:
             self._turn.token.request("cancelled" if mode == "abort" else "landed")
-        pending: set[asyncio.Task[Any]] = set(self._writes)
+        pending: set[asyncio.Task[Any]] = set(self.writes)
         if self._driver is not None:
             pending.add(self._driver)
         if pending:

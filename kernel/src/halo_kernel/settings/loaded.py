@@ -198,6 +198,16 @@ class LoadedSettings:
         self._seen: dict[Path, tuple[object, Reading]] = {}
         self.at()
 
+    def declare(self, sections: Iterable[tuple[str, Section]]) -> None:
+        """Have these sections, with their plugin's name, and no others. Raises `BadInput`; then all is as before."""
+        former, self._declared = self._declared, Declared(sections)
+        try:
+            self._seen.clear()
+            self.at()
+        except BadInput:
+            self._declared = former
+            raise
+
     def of(self, section: type[S], workspace: WorkspaceInfo | None = None) -> S:
         """See `contracts.Settings.of`."""
         for each in self.at(workspace).values.values():
