@@ -116,7 +116,7 @@ def test_a_command_names_the_plugin_that_it_lacks(
         with pytest.raises(NotFound, match="this needs the plugin api, which is disabled") as refused:
             command([])
         assert why in refused.value.message
-        assert refused.value.advice == f"what to do: {advice}"
+        assert refused.value.advice == f"try: {advice}"
 
 
 def test_a_plugin_that_is_not_installed_is_named_by_its_distribution(tmp_path: Path) -> None:
@@ -124,4 +124,4 @@ def test_a_plugin_that_is_not_installed_is_named_by_its_distribution(tmp_path: P
     client = connect(tmp_path / "home", local=True, discover=False)
     with client, pytest.raises(NotFound, match="the plugin api, which is missing: not installed") as refused:
         open_workspace(client, tmp_path)
-    assert refused.value.advice == "what to do: pip install halo-api"
+    assert refused.value.advice == "try: pip install halo-api"

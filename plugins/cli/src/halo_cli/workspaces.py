@@ -78,7 +78,7 @@ def needs(client: Client, plugin: str) -> Generator[None]:
         if row["state"] in ("loaded", "degraded"):
             raise
         said = f"this needs the plugin {plugin}, which is {row['state']}: {row['reason']}"
-        raise NotFound(said, advice=f"what to do: {row['advice']}") from error
+        raise NotFound(said, advice=f"try: {row['advice']}") from error
 
 
 def session_path(workspace: str, session: str = "") -> str:
