@@ -227,6 +227,34 @@ async def test_room_is_made_at_the_end_of_a_turn(tmp_path: Path) -> None:
         assert [item.text for item in view.items.values() if item.kind == "notice"] == ["shortened\n\nin short"]
 
 
+async def test_a_report_does_not_wait_for_room_at_the_end(tmp_path: Path) -> None:
+    """What a sub-session reports wakes its parent before its own history is made shorter, and so does its handle."""
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(reason: str, session: Session, request: ModelRequest, history: Sequence[Piece]) -> ContextCut | None:
+        if session.info.parent is None:
+            return None
+        begun.set()
+        await go.wait()
+        return await everything(reason, session, request, history)
+
+    async with room(tmp_path, slow) as it:
+        child = await it.session.start_child("default")
+        it.model.then(Answer("a" * 3300))
+        assert (await child.prompt(Incoming(text="go on")).result).outcome == "succeeded"
+        await begun.wait()
+        heard: list[Any] = []
+        async with asyncio.timeout(5):
+            while not heard:
+                heard = [event.body for event in await journal(it.session) if event.kind == "input.added"]
+                await asyncio.sleep(0.01)
+        assert "aaa" in heard[0].text
+        assert child.info.state == "running"
+        go.set()
+        await until(lambda: child.info.state == "idle")
+        assert [event.kind for event in await journal(child)].count("context.cut") == 1
+
+
 async def test_an_overflow_is_shrunk_once_and_tried_again(tmp_path: Path) -> None:
     """34 What a provider refuses as too long is made shorter and asked again; the turn succeeds."""
     async with room(tmp_path) as it:
