@@ -176,7 +176,7 @@ class Turn:
             options=wish.options if wish else {},
         )
         call = ModelCall(id="", model=self._own, purpose="turn", request=request, session=desk.session, turn=self.id)
-        call = replace(call, approval=self._answers.pop(("", "model"), None))
+        call = replace(call, cause=self.rows[0].cause, approval=self._answers.pop(("", "model"), None))
         return await ask_models(desk.place, self._line, call, self._draft)
 
     async def _act(self, batch: Batch, events: Sequence[records.Event]) -> records.TurnResult | None:
