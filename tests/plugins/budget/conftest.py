@@ -12,10 +12,10 @@ import httpx
 import msgspec
 import pytest
 
-from halo_kernel import Chunk, Kernel, ModelRequest, Offer, Price, Session, TextDelta, Usage, hook
+from halo_kernel import Chunk, Kernel, ModelRequest, Offer, Price, Session, Usage, hook
 from halo_kernel.testing import ScriptedModel, Workbench, front
 
-A_DOLLAR = Price(currency="USD", date="2026-11-01", input=100_000.0, output=200_000.0)
+PRICE = Price(currency="USD", date="2026-11-01", input=100_000.0, output=200_000.0, cache_read=10_000.0)
 
 
 @dataclass
@@ -36,9 +36,7 @@ class CostlyModel(ScriptedModel):
 
     async def offers(self) -> Sequence[Offer]:
         """Offer the one model, before any other."""
-        return [
-            Offer(model="costly/model", ready=True, reason="for a test", rank=0, max_tokens=100, price=self.price)
-        ]
+        return [Offer(model="costly/model", ready=True, reason="for a test", rank=0, max_tokens=100, price=self.price)]
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Play the next step with this model's own report."""
@@ -128,6 +126,3 @@ async def answer(halo: Workbench, session: Session, approved: bool, text: str = 
         path = f"/api/workspaces/{session.info.workspace}/questions/{asked['id']}/answer"
         done = await client.post(path, json={"approved": approved, "text": text})
         assert done.status_code == 200, done.text
-
-
-TEXT = TextDelta
