@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -22,13 +23,14 @@ PRICE = Price(currency="USD", date="2026-11-01", input=100_000.0, output=200_000
 class CostlyModel(ScriptedModel):
     """The scripted model, whose answers report `usage` (None: nothing) and whose offer has a `price`.
 
-    An answer waits until `gate` is open.
+    An answer waits until `gate` is open. Each report is a line in `log`, even of a process that dies.
     """
 
     name: str = "costly"
     usage: Usage | None = field(default_factory=lambda: Usage(input=60, output=40))
     price: Price | None = None
     gate: asyncio.Event = field(default_factory=asyncio.Event)
+    log: Path | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,7 +47,13 @@ class CostlyModel(ScriptedModel):
                 yield chunk
                 await self.gate.wait()
             elif self.usage is not None:
+                self._note()
                 yield self.usage
+
+    def _note(self) -> None:
+        if self.log is not None:
+            with self.log.open("a") as log:
+                log.write("reported\n")
 
     @hook
     def provide_models(self) -> Sequence[ScriptedModel]:
@@ -97,7 +105,7 @@ async def account(halo: Workbench, name: str = "all", of: str = "") -> dict[str,
 
 async def settled(halo: Workbench, spent: float, name: str = "all", of: str = "") -> None:
     """Return once this much is spent and nothing is set aside."""
-    for _ in range(300):
+    for _ in range(1500):
         found = await account(halo, name, of)
         if (found["spent"], found["set_aside"]) == (spent, 0):
             return
@@ -109,7 +117,7 @@ async def question_of(session: Session, halo: Workbench) -> dict[str, Any]:
     """Return the question that a session waits for."""
     assert halo.kernel is not None
     async with client_of(halo.kernel) as client:
-        for _ in range(300):
+        for _ in range(1500):
             answer = await client.get(f"/api/workspaces/{session.info.workspace}/questions?session={session.info.id}")
             if found := answer.json()["questions"]:
                 asked: dict[str, Any] = found[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from decimal import Decimal
 
 import msgspec
@@ -24,29 +23,20 @@ def estimate(request: ModelRequest, answer_tokens: int) -> Usage:
     )
 
 
-def total(usages: Iterable[Usage]) -> Usage:
-    """Return the sum."""
-    found = [*usages]
-    return Usage(
-        input=sum(each.input for each in found),
-        output=sum(each.output for each in found),
-        cache_read=sum(each.cache_read for each in found),
-        cache_write=sum(each.cache_write for each in found),
-    )
-
-
 def tokens(usage: Usage) -> int:
     """Return all tokens, those of the cache too."""
     return usage.input + usage.output + usage.cache_read + usage.cache_write
 
 
 def amount(usage: Usage, unit: str, price: Price | None) -> int:
-    """Return what a usage is in a unit: its tokens, or billionths of the price's currency, rounded up.
+    """Return what one reply is in a unit: its tokens, or billionths of the price's currency, rounded up.
 
     Without a price it costs no money.
     """
     if unit == TOKENS or price is None:
         return tokens(usage) if unit == TOKENS else 0
+    if price.long is not None and tokens(usage) - usage.output > (price.long_from or 0):
+        price = price.long
     read = price.input if price.cache_read is None else price.cache_read
     write = price.input if price.cache_write is None else price.cache_write
     parts = (

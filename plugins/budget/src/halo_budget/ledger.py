@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from halo_kernel import Migration, Price, PrincipalKind, Tx, Usage
 
-from .amounts import amount, tokens, total
+from .amounts import amount, tokens
 
 MIGRATIONS = (
     Migration(
@@ -211,13 +211,14 @@ def settle(tx: Tx, call: str, spent: Mapping[str, Usage], *, day: str, unknown: 
     if row is None:
         return False
     model, price, began = str(row[0]), msgspec.json.decode(row[1], type=Price | None), str(row[2])
-    usage = total(each for reply, each in spent.items() if _is_new(tx, reply, day))
+    new = [usage for reply, usage in spent.items() if _is_new(tx, reply, day)]
     holds = list(tx.execute("DELETE FROM holds WHERE call = ? RETURNING account, unit, amount, priced", (call,)))
     for account, unit, held, priced in holds:
         if priced:
-            _add(tx, account, unit, began, spent=int(held) if unknown else amount(usage, unit, price))
-        elif tokens(usage):
-            _note_unpriced(tx, account, unit, began, model, tokens(usage))
+            cost = int(held) if unknown else sum(amount(usage, unit, price) for usage in new)
+            _add(tx, account, unit, began, spent=cost)
+        elif count := sum(map(tokens, new)):
+            _note_unpriced(tx, account, unit, began, model, count)
     return True
 
 

@@ -69,9 +69,6 @@ class BudgetSettings(Struct, frozen=True, kw_only=True):
         zone_of(self.timezone)
         for name in self.budgets:
             check_name(name)
-        for model, price in self.prices.items():
-            if min(price.input, price.output, price.cache_read or 0, price.cache_write or 0) < 0:
-                raise ValueError(f"the price of {model} must not be below 0")
 
 
 def check_name(name: str) -> str:
