@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -32,19 +34,18 @@ class ModelPrice(Rates, frozen=True, kw_only=True, rename="camel"):
     """Rates in `currency`, as of `date`; requests of more than `long_from` tokens cost `long`."""
 
     currency: Annotated[str, Meta(pattern="^[A-Z]{3}$")]
-    date: Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\d$")]
+    date: datetime.date
     long_from: int | None = None
     long: Rates | None = None
 
     def offered(self) -> Price:
         """Return the price as offers have it."""
-        return Price(
-            **self._of(self), long_from=self.long_from, long=Price(**self._of(self.long)) if self.long else None
-        )
+        long = Price(**self._of(self.long)) if self.long else None
+        return Price(**self._of(self), long_from=self.long_from, long=long)
 
     def _of(self, rates: Rates) -> dict[str, Any]:
-        names = Rates.__struct_fields__
-        return {"currency": self.currency, "date": self.date, **{name: getattr(rates, name) for name in names}}
+        given = {name: getattr(rates, name) for name in Rates.__struct_fields__}
+        return {"currency": self.currency, "date": self.date.isoformat(), **given}
 
 
 class Model(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -174,8 +175,8 @@ def _read(path: Path) -> dict[str, object]:
 
 
 def _checked(path: Path, document: Mapping[str, object], merged: Mapping[str, object], family: Family) -> Manifest:
-    try:
-        return _manifest(merged, family)
+    try:  # numbers and dates of this YAML library are types of its own
+        return _manifest(json.loads(json.dumps(merged, default=str)), family)
     except msgspec.ValidationError as error:
         rule, _, place = str(error).partition(" - at `$")
         field = place.rstrip("`").lstrip(".")
