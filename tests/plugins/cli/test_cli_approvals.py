@@ -13,8 +13,9 @@ import pytest
 
 import halo_api
 from halo_cli import approvals
-from halo_kernel import Call, Client, Conflict, NotFound, Question, ToolSpec, connect
+from halo_kernel import Call, Conflict, NotFound, Question, ToolSpec
 from halo_kernel.testing import Calls, ScriptedModel, SimplePlugin
+from halo_lib_client import Client, connect
 
 
 class Asking:

@@ -142,11 +142,23 @@ class Session(Protocol):
     async def children(self) -> Sequence[records.SessionInfo]:
         """Return the sessions that were started from this one, oldest first."""
 
-    async def start_child(self, agent: str, *, access: records.Access | None = None, title: str = "") -> Session:
-        """Make a session of the same tree, owned by the same principal, at this one's level or a lower one."""
+    async def start_child(
+        self, agent: str, *, access: records.Access | None = None, title: str = "", directory: str | None = None
+    ) -> Session:
+        """Make a session of the same tree, owned by the same principal, at this one's level or a lower one.
+
+        It is about `directory`, a part of the workspace, or about what this one is. Raises `BadInput`, `NotFound`.
+        """
 
     def interrupt(self) -> bool:
         """Cancel the active run, a paused one too; waiting messages stay. Returns whether there was one."""
+
+    async def compact(self) -> bool:
+        """Make the model's history shorter now, and tell whether it has become so; `interrupt` stops this.
+
+        Messages that come meanwhile are answered after it. Raises `Conflict` while the session runs, `PromptTooLarge`,
+        and what the plugin raised that does it; then, and when it is stopped, the history is as it was.
+        """
 
     async def stop(self) -> None:
         """Cancel this session and all below it; what waits goes into the history unanswered."""

@@ -16,7 +16,8 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     """A tool as a model sees it.
 
     `parameters` is a JSON Schema object. `effect` is what the access check looks at: a `read` tool changes nothing.
-    `replay_safe` says that running the same call twice does no harm; recovery never repeats any other call.
+    `replay_safe` says that running the same call twice does no harm; recovery never repeats any other call. One that is
+    not `listed` is offered whatever an agent's `tools` say: its plugin decides who gets it.
     """
 
     name: str
@@ -24,6 +25,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     parameters: dict[str, object]
     effect: Effect = "execute"
     replay_safe: bool = False
+    listed: bool = True
 
 
 class ModelRequest(Struct, frozen=True, kw_only=True):

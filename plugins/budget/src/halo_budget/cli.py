@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from halo_kernel import BadInput, Client, connect
+from halo_kernel import BadInput
+from halo_lib_client import Client, connect
 
 _PATH = "/api/budgets"
 _ABOUT = ("workspace", "agent", "channel", "user", "job", "session")

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from halo_kernel import Client
+from halo_lib_client import Client
 
 from .progress import waiting
 from .terminal import answer, note, plain
