@@ -40,10 +40,10 @@ async def test_sub_sessions_count_for_the_channel_and_the_job_of_their_root(halo
     await root.mark("cron:x")
     child = await (await root.start_child("default")).start_child("default")
     await child.prompt(Incoming(text="hello")).result
-    await settled(halo, 100)
+    await settled(halo, 300)  # its own turn, and those of the two above that hear of its answer
     await first.prompt(Incoming(text="hello")).result
     await asyncio.sleep(0.05)
-    assert (await account(halo))["spent"] == 100
+    assert (await account(halo))["spent"] == 300
 
 
 async def test_a_retried_answer_is_paid_for_twice(halo: Workbench, costly: CostlyModel) -> None:
