@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from halo_kernel import BadFile, BadInput, HaloError
+from halo_kernel import BadFile, BadInput, HaloError, Incoming
 from halo_kernel.testing import Workbench
 
-from .conftest import budget, client_of, settings
+from .conftest import budget, client_of, question_of, settings
 
 PATH = "/api/budgets"
 
@@ -109,3 +110,19 @@ async def test_settings_that_break_a_rule_are_refused_with_the_rule(
         await halo.start(env=settings(**given))
     error: HaloError = refused.value
     assert said.casefold() in error.message.casefold()
+
+
+@pytest.mark.parametrize("larger", [True, False])
+async def test_a_budget_that_is_changed_lets_those_go_on_who_have_room_then(halo: Workbench, larger: bool) -> None:
+    """Who waits for a budget that is larger now, or gone, waits no longer; one that is as small as before waits on."""
+    kernel = await halo.start()
+    async with client_of(kernel) as client:
+        await client.put(f"{PATH}/all", json={"tokens": 0})
+        session = await halo.session()
+        prompt = session.prompt(Incoming(text="hello"))
+        await question_of(session, halo)
+        await client.put(f"{PATH}/all", json={"tokens": 0, "agent": "default"})
+        assert (await question_of(session, halo))["state"] == "pending"
+        await (client.put(f"{PATH}/all", json={"tokens": 500}) if larger else client.delete(f"{PATH}/all"))
+        assert (await asyncio.wait_for(prompt.result, 20)).text == "echo: hello"
+        assert [each["waiting"] for each in (await client.get(PATH)).json()["budgets"]] == ([[]] if larger else [])

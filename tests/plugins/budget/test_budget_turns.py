@@ -54,8 +54,8 @@ async def test_no_ends_the_turn_with_a_typed_error(halo: Workbench) -> None:
     await answer(halo, session, False, "not today")
     result = await asyncio.wait_for(prompt.result, 20)
     assert (result.outcome, result.kind) == ("failed", "refused")
-    assert "The budget all is used up" in result.error
-    assert "not today" in result.error
+    assert "The budget all is used up: 0 tokens of 0 tokens are spent today." in result.error
+    assert result.error.endswith("more today? No, said operator: not today")
     assert (await account(halo))["spent"] == 0
     await until(lambda: session.info.state == "idle")
 

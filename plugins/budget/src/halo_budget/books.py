@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from halo_kernel import (
+    Answer,
     BadFile,
     Database,
     Denial,
@@ -102,7 +103,7 @@ class Books:
         if answer is not None:
             asked = await self._own_question(database, spender, answer.question)
         if answer is not None and not answer.approved:
-            return Denial(f"{asked} — not allowed by {answer.by or 'anybody'}: {answer.text}") if asked else None
+            return Denial(f"{asked} {_no(answer)}") if asked else None
 
         def write(tx: Tx) -> tuple[Short, str]:
             if answer is not None and asked:
@@ -216,6 +217,13 @@ def _has_failed(task: asyncio.Task[Database]) -> bool:
 
 def _lease_of(boot: str) -> str:
     return f"boot:{boot}"
+
+
+def _no(answer: Answer) -> str:
+    """Return how a question was answered that was not answered with yes."""
+    if not answer.by:
+        return "Nobody answered in time." if answer.text == "expired" else f"No: {answer.text}."
+    return f"No, said {answer.by}" + ("." if answer.text == "denied" else f": {answer.text}")
 
 
 def _offer(short: Short) -> str:

@@ -61,8 +61,7 @@ class BudgetRoutes:
             name = check_name(exchange.params["name"])
         except ValueError as error:
             raise BadInput(str(error), field="name") from error
-        await self._write(name, msgspec.to_builtins(cast("Budget", exchange.body)))
-        self.books.room.set()
+        await self._write(name, msgspec.to_builtins(cast("Budget", exchange.body)), exchange)
         return await self._one(name)
 
     async def delete(self, exchange: Exchange) -> Budgets:
@@ -70,8 +69,7 @@ class BudgetRoutes:
         _check(exchange)
         name = exchange.params["name"]
         self._budget(name)
-        await self._write(name, None)
-        self.books.room.set()
+        await self._write(name, None, exchange)
         return await state(self.books)
 
     async def increase(self, exchange: Exchange) -> Raised:
@@ -109,12 +107,13 @@ class BudgetRoutes:
         self._budget(name)
         return (await state(self.books, name)).budgets[0]
 
-    async def _write(self, name: str, value: object) -> None:
+    async def _write(self, name: str, value: object, exchange: Exchange) -> None:
         settings = self.books.host.settings
         source = next(field.source for field in settings.fields() if field.key == KEY)
         if source.startswith("environment"):
             raise BadInput(f"the budgets come from the {source} and are changed there", field="name")
         await asyncio.to_thread(settings.write, {f"{KEY}.{name}": value})
+        await let_go_on(self.books, f"the budget was changed by {exchange.principal.name}")
 
 
 def _check(exchange: Exchange) -> None:

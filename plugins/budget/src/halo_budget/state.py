@@ -9,7 +9,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from halo_kernel import Conflict, Principal, QuestionInfo, Tx
+from halo_kernel import HaloError, Principal, QuestionInfo, Tx
 
 from . import ledger
 from .amounts import number
@@ -145,8 +145,9 @@ async def open_questions(books: Books) -> Sequence[tuple[Asked, QuestionInfo]]:
     found: list[tuple[Asked, QuestionInfo]] = []
     for turn in await database.read(ledger.asked):
         owner = Principal(name=turn.principal, kind=turn.kind)
-        open_ones = await books.host.questions.list(workspace=turn.workspace, principal=owner, session=turn.session)
-        found += [(turn, each) for each in open_ones if (each.turn, each.text) == (turn.turn, turn.text)]
+        with suppress(HaloError):  # a workspace that cannot be opened keeps no other one waiting
+            asked = await books.host.questions.list(workspace=turn.workspace, principal=owner, session=turn.session)
+            found += [(turn, each) for each in asked if (each.turn, each.text) == (turn.turn, turn.text)]
     return found
 
 
@@ -166,7 +167,7 @@ async def let_go_on(books: Books, why: str) -> int:
             continue
         promised.update(needs)
         await database.write(partial(_take_offer_back, turn=turn))
-        with suppress(Conflict):  # somebody was faster
+        with suppress(HaloError):  # such as one that was settled meanwhile
             await books.host.questions.answer(
                 question.id, workspace=turn.workspace, principal=owner, approved=True, text=why
             )
