@@ -31,7 +31,8 @@ def load(name: str) -> Callable[[Sequence[str]], int]:
 
 def test_the_commands_are_those_of_the_readme() -> None:
     """The distribution brings these commands, no more and no fewer."""
-    assert set(COMMANDS) == {"up", "run", "init", "sessions", "settings", "plugins", "doctor", "status", "stop", "logs"}
+    brought = {"up", "run", "init", "sessions", "approvals", "settings", "plugins", "doctor", "status", "stop", "logs"}
+    assert set(COMMANDS) == brought
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
