@@ -114,7 +114,7 @@ class Ledger(RuleBasedStateMachine):
             if offered:
                 ledger.note_question(self.tx, call, short, day=self.today, text="more?")
             else:
-                ledger.forget_turn(self.tx, *call.place)
+                ledger.forget_turn(self.tx, call.place)
             for name in full:
                 needed = amount - self.left(name)
                 self.known[name].add(self.known[name].more, self.today, max(needed, 60 if offered else 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from halo_kernel import (
     Answer,
@@ -55,6 +56,11 @@ class Books:
         """The day as of now."""
         return day_of(self.host.clock.now(), self.settings.timezone)
 
+    @property
+    def is_used(self) -> bool:
+        """Whether a call fell under a budget, or somebody asked how one stands."""
+        return self._opening is not None
+
     async def database(self) -> Database:
         """Return the ledger's database. Raises `HaloError` when it cannot be opened now."""
         if self._opening is None or _has_failed(self._opening):
@@ -63,9 +69,7 @@ class Books:
 
     async def _open(self) -> Database:
         database = await self.host.data.open("budget", "global", ledger.MIGRATIONS)
-        await database.lease(
-            _lease_of(self.boot)
-        )  # held: this process lives, what it has set aside is its own to settle
+        await database.lease(_lease_of(self.boot))  # what a living process has set aside is its own to settle
         self.host.spawn("settle what others left", self.settle_left())
         return database
 
@@ -99,9 +103,7 @@ class Books:
 
     async def _decide(self, call: ModelCall, spender: Spender, owed: Sequence[Charge]) -> Denial | Question | None:
         database, day, answer = await self.database(), self.today, call.approval
-        asked = None
-        if answer is not None:
-            asked = await self._own_question(database, spender, answer.question)
+        asked = await self._own_question(database, spender, answer.question) if answer is not None else ""
         if answer is not None and not answer.approved:
             return Denial(f"{asked} {_no(answer)}") if asked else None
 
@@ -127,12 +129,12 @@ class Books:
 
     async def _own_question(self, database: Database, spender: Spender, number: int) -> str:
         """Return what we asked, if that is the question that was answered, and not another plugin's."""
-        ours = await database.read(lambda tx: ledger.question_text(tx, spender))
+        ours = await database.read(partial(ledger.question_text, place=spender.place))
         owner = Principal(name=spender.principal, kind=spender.kind)
         found = await self.host.questions.list(
             workspace=spender.workspace, principal=owner, session=spender.session, everything=True
         )
-        return ours if ours is not None and any(each.id == number and each.text == ours for each in found) else ""
+        return ours if any(each.id == number and each.text == ours for each in found) else ""
 
     def _reason(self, short: Short) -> str:
         """Return which budgets are used up, and until when."""
@@ -172,9 +174,13 @@ class Books:
 
     async def ended(self, session: SessionInfo, turn: str) -> None:
         """Forget what a turn asked for, once it is over."""
-        if self._opening is not None:
-            database = await self.database()
-            await database.write(lambda tx: ledger.forget_turn(tx, session.workspace, session.id, turn))
+        place = session.workspace, session.id, turn
+        if not self.is_used:
+            return
+        database = await self.database()
+        asked = await database.read(partial(ledger.question_text, place=place))
+        if asked:  # most turns have asked for nothing, and a write would be one more
+            await database.write(partial(ledger.forget_turn, place=place))
 
     # what others left
 

@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from halo_kernel import Migration, Price, PrincipalKind, Tx, Usage
 
-from .amounts import amount, tokens
+from .amounts import amount as cost_of
+from .amounts import tokens
 
 MIGRATIONS = (
     Migration(
@@ -48,6 +49,7 @@ CREATE TABLE acts(
 """,
     ),
 )
+Place = tuple[str, str, str]  # a turn: its workspace, its session, itself
 _TURN = "workspace = ? AND session = ? AND turn = ?"
 
 
@@ -68,7 +70,7 @@ class Spender(Struct, frozen=True, kw_only=True):
     price: Price | None = None
 
     @property
-    def place(self) -> tuple[str, str, str]:
+    def place(self) -> Place:
         """Where its turn is."""
         return self.workspace, self.session, self.turn
 
@@ -86,7 +88,10 @@ class Act(Struct, frozen=True, kw_only=True):
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """What a turn asked a person for; `needs` are the accounts that had no room, with unit and amount."""
+    """What a turn asked a person for; `needs` are the accounts that had no room, with unit and amount.
+
+    `promised` tells whether that was promised today, and not taken yet.
+    """
 
     workspace: str
     session: str
@@ -94,7 +99,13 @@ class Asked(Struct, frozen=True, kw_only=True):
     text: str
     principal: str
     kind: PrincipalKind
-    needs: tuple[tuple[str, str, int], ...]
+    promised: bool
+    needs: dict[tuple[str, str], int]
+
+    @property
+    def place(self) -> Place:
+        """Which turn it is."""
+        return self.workspace, self.session, self.turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,10 +172,10 @@ def note_question(tx: Tx, call: Spender, short: Short, *, day: str, text: str) -
         )
 
 
-def question_text(tx: Tx, call: Spender) -> str | None:
-    """Return the text of the last question about a turn, None when there was none."""
-    row = tx.one(f"SELECT text FROM asked WHERE {_TURN} LIMIT 1", call.place)
-    return None if row is None else str(row[0])
+def question_text(tx: Tx, place: Place) -> str:
+    """Return the text of the last question about a turn, '' when there was none."""
+    row = tx.one(f"SELECT text FROM asked WHERE {_TURN} LIMIT 1", place)
+    return "" if row is None else str(row[0])
 
 
 def approve(tx: Tx, call: Spender, charges: Sequence[Charge], *, day: str, who: str) -> None:
@@ -184,13 +195,13 @@ def approve(tx: Tx, call: Spender, charges: Sequence[Charge], *, day: str, who: 
         more = max(offered.get((charge.account, charge.unit), 0), charge.amount - stand.left(charge.limit))
         told = Act(at=call.at, day=day, who=who, act="approved", account=charge.account, unit=charge.unit, amount=more)
         allow(tx, told)
-    mark_granted(tx, *call.place)
+    tx.execute(f"UPDATE asked SET granted = 2 WHERE {_TURN}", call.place)
     _hold(tx, call, charges, day)
 
 
-def mark_granted(tx: Tx, workspace: str, session: str, turn: str) -> None:
-    """Note that what a turn's question offered was given."""
-    tx.execute(f"UPDATE asked SET granted = 1 WHERE {_TURN}", (workspace, session, turn))
+def promise(tx: Tx, place: Place, *, day: str) -> None:
+    """Note that a turn may go on with what its next call needs, because there is room; more is not offered."""
+    tx.execute(f"UPDATE asked SET granted = 1, day = ? WHERE {_TURN}", (day, *place))
 
 
 def allow(tx: Tx, act: Act) -> None:
@@ -215,7 +226,7 @@ def settle(tx: Tx, call: str, spent: Mapping[str, Usage], *, day: str, unknown: 
     holds = list(tx.execute("DELETE FROM holds WHERE call = ? RETURNING account, unit, amount, priced", (call,)))
     for account, unit, held, priced in holds:
         if priced:
-            cost = int(held) if unknown else sum(amount(usage, unit, price) for usage in new)
+            cost = int(held) if unknown else sum(cost_of(usage, unit, price) for usage in new)
             _add(tx, account, unit, began, spent=cost)
         elif count := sum(map(tokens, new)):
             _note_unpriced(tx, account, unit, began, model, count)
@@ -230,25 +241,26 @@ def open_calls(tx: Tx) -> Sequence[Spender]:
     return [msgspec.convert(row, Spender) for row in found]
 
 
-def asked(tx: Tx) -> Sequence[Asked]:
+def asked(tx: Tx, day: str) -> Sequence[Asked]:
     """Return what turns have asked for, by day."""
-    found: dict[tuple[str, str, str], Asked] = {}
+    found: dict[Place, Asked] = {}
     rows = tx.execute(
-        "SELECT workspace, session, turn, text, principal, kind, account, unit, amount FROM asked"
-        " ORDER BY day, session, turn, account"
+        "SELECT workspace, session, turn, text, principal, kind, granted = 1 AND day = ?, account, unit, amount"
+        " FROM asked ORDER BY day, session, turn, account",
+        (day,),
     )
-    for *place, text, principal, kind, account, unit, need in rows:
-        workspace, session, turn = place
-        before = found.get((workspace, session, turn))
-        found[workspace, session, turn] = Asked(
+    for workspace, session, turn, text, principal, kind, promised, account, unit, amount in rows:
+        told = Asked(
             workspace=workspace,
             session=session,
             turn=turn,
             text=text,
             principal=principal,
             kind=kind,
-            needs=(*(before.needs if before else ()), (account, unit, need)),
+            promised=bool(promised),
+            needs={},
         )
+        found.setdefault(told.place, told).needs[account, unit] = amount
     return list(found.values())
 
 
@@ -273,9 +285,9 @@ def acts(tx: Tx, day: str) -> Sequence[Act]:
     return [msgspec.convert(dict(zip(names, row, strict=True)), Act) for row in rows]
 
 
-def forget_turn(tx: Tx, workspace: str, session: str, turn: str) -> None:
+def forget_turn(tx: Tx, place: Place) -> None:
     """Forget what was asked about a turn that has ended."""
-    tx.execute(f"DELETE FROM asked WHERE {_TURN}", (workspace, session, turn))
+    tx.execute(f"DELETE FROM asked WHERE {_TURN}", place)
 
 
 def prune(tx: Tx, *, details: str, everything: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -112,7 +112,7 @@ def _state(tx: Tx, name: str, budget: Budget, day: str, waiting: Sequence[tuple[
                 workspace=turn.workspace, session=turn.session, turn=turn.turn, question=asked.id, text=turn.text
             )
             for turn, asked in waiting
-            if any(budget_of(each) == name for each, *_ in turn.needs)
+            if any(budget_of(each) == name for each, _ in turn.needs)
         ],
     )
 
@@ -142,31 +142,37 @@ def _of(account: str) -> str:
 async def open_questions(books: Books) -> Sequence[tuple[Asked, QuestionInfo]]:
     """Return what waits for an answer, with its question."""
     database = await books.database()
-    found: list[tuple[Asked, QuestionInfo]] = []
-    for turn in await database.read(ledger.asked):
-        owner = Principal(name=turn.principal, kind=turn.kind)
-        with suppress(HaloError):  # a workspace that cannot be opened keeps no other one waiting
-            asked = await books.host.questions.list(workspace=turn.workspace, principal=owner, session=turn.session)
-            found += [(turn, each) for each in asked if (each.turn, each.text) == (turn.turn, turn.text)]
-    return found
+    turns = await database.read(partial(ledger.asked, day=books.today))
+    asked = [(turn, await _question_of(books, turn)) for turn in turns]
+    return [(turn, question) for turn, question in asked if question is not None]
+
+
+async def _question_of(books: Books, turn: Asked) -> QuestionInfo | None:
+    """Return the open question of a turn, None when it was settled, or cannot be looked at now."""
+    owner = Principal(name=turn.principal, kind=turn.kind)
+    with suppress(HaloError):  # a workspace that cannot be opened keeps no other one waiting
+        found = await books.host.questions.list(workspace=turn.workspace, principal=owner, session=turn.session)
+        return next((each for each in found if (each.turn, each.text) == (turn.turn, turn.text)), None)
+    return None
 
 
 async def let_go_on(books: Books, why: str) -> int:
     """Answer the questions of turns whose budgets have room again, such as on a new day; return how many."""
-    settings, day, count = books.settings, books.today, 0
-    limits = {(name, unit_of(each)): limit_of(each) for name, each in settings.budgets.items()}
-    promised: Counter[tuple[str, str]] = Counter()
-    waiting = await open_questions(books)
-    database = await books.database()
-    for turn, question in waiting:
-        owner = Principal(name=turn.principal, kind=turn.kind)
-        needs = {(name, unit): need for name, unit, need in turn.needs if (budget_of(name), unit) in limits}
-        stands = await database.read(partial(_standings, keys=list(needs), day=day))
-        rooms = [stand.left(limits[budget_of(name), unit]) - promised[name, unit] for (name, unit), stand in stands]
-        if min(rooms, default=1) <= 0:
+    limits = {(name, unit_of(each)): limit_of(each) for name, each in books.settings.budgets.items()}
+    day, count, database = books.today, 0, await books.database()
+    asked, left = await database.read(partial(_room, limits=limits, day=day))
+    for turn in asked:
+        needs = {key: need for key, need in turn.needs.items() if key in left}
+        own = turn.needs if turn.promised else {}
+        if min((left[key] + own.get(key, 0) for key in needs), default=1) <= 0:
             continue
-        promised.update(needs)
-        await database.write(partial(_take_offer_back, turn=turn))
+        question = await _question_of(books, turn)
+        if question is None:
+            continue
+        if not turn.promised:
+            left.subtract(needs)
+            await database.write(partial(ledger.promise, place=turn.place, day=day))
+        owner = Principal(name=turn.principal, kind=turn.kind)
         with suppress(HaloError):  # such as one that was settled meanwhile
             await books.host.questions.answer(
                 question.id, workspace=turn.workspace, principal=owner, approved=True, text=why
@@ -175,10 +181,16 @@ async def let_go_on(books: Books, why: str) -> int:
     return count
 
 
-def _standings(tx: Tx, keys: Sequence[tuple[str, str]], day: str) -> Sequence[tuple[tuple[str, str], ledger.Standing]]:
-    return [(key, ledger.standing(tx, *key, day)) for key in keys]
+def _room(tx: Tx, limits: Mapping[tuple[str, str], int], day: str) -> tuple[Sequence[Asked], Counter[tuple[str, str]]]:
+    """Return what turns have asked for, and what is left of the accounts that they need, as far as there is a limit.
 
-
-def _take_offer_back(tx: Tx, turn: Asked) -> None:
-    """Let the turn go on with what it needs: nobody has allowed more."""
-    ledger.mark_granted(tx, turn.workspace, turn.session, turn.turn)
+    What was promised to some is left for nobody else.
+    """
+    asked, left = ledger.asked(tx, day), Counter[tuple[str, str]]()
+    for name, unit in {key for turn in asked for key in turn.needs}:
+        if (limit := limits.get((budget_of(name), unit))) is not None:
+            left[name, unit] = ledger.standing(tx, name, unit, day).left(limit)
+    for turn in asked:
+        if turn.promised:
+            left.subtract({key: need for key, need in turn.needs.items() if key in left})
+    return asked, left
