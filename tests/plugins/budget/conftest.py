@@ -1,4 +1,4 @@
-"""A server with the plugin, the routes of questions, and a model whose calls cost what a test says."""
+"""A server with the plugin, and a model whose calls cost what a test says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import httpx
 import msgspec
 import pytest
 
-from halo_kernel import Chunk, Kernel, ModelRequest, Offer, Price, Session, Usage, hook
+from halo_kernel import OPERATOR, Chunk, Kernel, ModelRequest, Offer, Price, QuestionInfo, Session, Usage, hook
 from halo_kernel.testing import ScriptedModel, Workbench, front
 
 PRICE = Price(currency="USD", date="2026-11-01", input=100_000.0, output=200_000.0, cache_read=10_000.0)
@@ -68,7 +68,7 @@ def costly() -> CostlyModel:
 
 @pytest.fixture
 def halo_plugins(costly: CostlyModel) -> Iterable[object]:
-    return {"budget": "halo_budget", "api": "halo_api", "costly": costly}
+    return {"budget": "halo_budget", "costly": costly}
 
 
 def settings(**given: object) -> Mapping[str, str]:
@@ -113,16 +113,16 @@ async def settled(halo: Workbench, spent: float, name: str = "all", of: str = ""
     raise AssertionError(f"not {spent} spent and nothing set aside, but {found}")
 
 
-async def question_of(session: Session, halo: Workbench) -> dict[str, Any]:
-    """Return the question that a session waits for."""
+async def question_of(session: Session, halo: Workbench) -> QuestionInfo:
+    """Return the question that a session of the operator's waits for."""
     assert halo.kernel is not None
-    async with client_of(halo.kernel) as client:
-        for _ in range(1500):
-            answer = await client.get(f"/api/workspaces/{session.info.workspace}/questions?session={session.info.id}")
-            if found := answer.json()["questions"]:
-                asked: dict[str, Any] = found[0]
-                return asked
-            await asyncio.sleep(0.01)
+    for _ in range(1500):
+        found = await halo.kernel.host.questions.list(
+            workspace=session.info.workspace, principal=OPERATOR, session=session.info.id
+        )
+        if found:
+            return found[0]
+        await asyncio.sleep(0.01)
     raise AssertionError("no question")
 
 
@@ -130,7 +130,6 @@ async def answer(halo: Workbench, session: Session, approved: bool, text: str = 
     """Answer the open question of a session."""
     assert halo.kernel is not None
     asked = await question_of(session, halo)
-    async with client_of(halo.kernel) as client:
-        path = f"/api/workspaces/{session.info.workspace}/questions/{asked['id']}/answer"
-        done = await client.post(path, json={"approved": approved, "text": text})
-        assert done.status_code == 200, done.text
+    await halo.kernel.host.questions.answer(
+        asked.id, workspace=session.info.workspace, principal=OPERATOR, approved=approved, text=text
+    )

@@ -96,7 +96,7 @@ from halo_kernel.testing import Hang, ScriptedModel, Workbench
 from halo_kernel import Incoming
 
 async def main():
-    halo = Workbench(Path({folder!r}), plugins=["halo_budget", "halo_api"], model=ScriptedModel([Hang("so far")]))
+    halo = Workbench(Path({folder!r}), plugins=["halo_budget"], model=ScriptedModel([Hang("so far")]))
     await halo.start(env={env!r})
     session = await halo.session("talk_2")
     session.prompt(Incoming(text="hello"))

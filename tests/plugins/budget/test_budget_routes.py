@@ -122,7 +122,7 @@ async def test_a_budget_that_is_changed_lets_those_go_on_who_have_room_then(halo
         prompt = session.prompt(Incoming(text="hello"))
         await question_of(session, halo)
         await client.put(f"{PATH}/all", json={"tokens": 0, "agent": "default"})
-        assert (await question_of(session, halo))["state"] == "pending"
+        assert (await question_of(session, halo)).state == "pending"
         await (client.put(f"{PATH}/all", json={"tokens": 500}) if larger else client.delete(f"{PATH}/all"))
         assert (await asyncio.wait_for(prompt.result, 20)).text == "echo: hello"
         assert [each["waiting"] for each in (await client.get(PATH)).json()["budgets"]] == ([[]] if larger else [])

@@ -33,13 +33,13 @@ async def test_a_budget_that_is_used_up_asks_and_yes_lets_the_same_turn_go_on(ha
     session = await halo.session()
     prompt = session.prompt(Incoming(text="two"))
     asked = await question_of(session, halo)
-    assert asked["text"].startswith("The budget all is used up: 100 tokens of 100 tokens are spent today.")
+    assert asked.text.startswith("The budget all is used up: 100 tokens of 100 tokens are spent today.")
     await until(lambda: session.info.state == "waiting")
     (waits,) = (await budget(halo))["waiting"]
-    assert (waits["session"], waits["question"]) == (session.info.id, asked["id"])
+    assert (waits["session"], waits["question"]) == (session.info.id, asked.id)
     await answer(halo, session, True)
     result = await asyncio.wait_for(prompt.result, 20)
-    assert (result.outcome, result.turn) == ("succeeded", asked["turn"])
+    assert (result.outcome, result.turn) == ("succeeded", asked.turn)
     await settled(halo, 200)
     (act,) = (await budget(halo))["acts"]
     assert (act["act"], act["who"]) == ("approved", "operator")
@@ -69,7 +69,7 @@ async def test_a_question_survives_a_restart(halo: Workbench) -> None:
     asked = await question_of(session, halo)
     await halo.start(env=env)
     session = await halo.session("talk_1")
-    assert (await question_of(session, halo))["id"] == asked["id"]
+    assert (await question_of(session, halo)).id == asked.id
     await answer(halo, session, True)
     await until(lambda: session.info.state == "idle")
     assert await session.output() == "echo: hello"
@@ -119,7 +119,7 @@ async def test_a_yes_to_somebody_elses_question_allows_nothing_here(halo: Workbe
     session = await halo.session()
     prompt = session.prompt(Incoming(text="hello"))
     asked = await question_of(session, halo)
-    assert asked["text"] == "May I think?"
+    assert asked.text == "May I think?"
     await answer(halo, session, True)
     result = await asyncio.wait_for(prompt.result, 20)
     assert (result.outcome, result.kind) == ("failed", "refused")
