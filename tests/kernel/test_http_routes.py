@@ -58,6 +58,7 @@ FAILURES: list[tuple[HaloError, int]] = [
     (QueueFull("full"), 429),
     (LeaseHeld("held", holder="pid 4"), 409),
     (ServerRunning("runs", url="http://127.0.0.1:1"), 409),
+    (PromptTooLarge("too much", advice="say less"), 409),
     (Unauthorized("who?"), 401),
     (WrongCredentials("wrong"), 401),
     (LockedOut("locked", retry_after=899.2), 429),

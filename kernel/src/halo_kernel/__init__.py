@@ -11,7 +11,7 @@ _HOMES = {
     "access": "fold_access parse_access permits",
     "clock": "SystemClock",
     "credentials": "COOKIE",
-    "folds": "History Item View",
+    "folds": "CLEARED_MARKER History Item View",
     "hookspecs": "hook",
     "locks": "locked",
     "plugins": "Plugin Plugins",

@@ -6,6 +6,7 @@ from .clock import SystemClock as SystemClock
 from .contracts import *  # noqa: F403
 from .credentials import COOKIE as COOKIE
 from .errors import *  # noqa: F403
+from .folds import CLEARED_MARKER as CLEARED_MARKER
 from .folds import History as History
 from .folds import Item as Item
 from .folds import View as View

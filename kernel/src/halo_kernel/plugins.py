@@ -101,9 +101,10 @@ class Plugins:
 
         Raises `NotFound`, `Conflict` when it says that it cannot be swapped, `PluginFailed` when it is broken.
         """
-        row = next((each for each in self._rows if each.name == name and each.hooks), None)
+        rows = {row.name: row for row in self._rows if row.state in ("loaded", "degraded")}
+        row = rows.get(name)
         if row is None:
-            raise NotFound(f"there is no loaded plugin {name}{suggest(name, [each.name for each in self._rows])}")
+            raise NotFound(f"there is no loaded plugin {name}{suggest(name, rows)}")
         if not row.entry or row.reload == "restart":
             raise Conflict(f"plugin {name} cannot be changed while the server runs", advice="restart the server")
         staged = _described(replace(row, state="loaded", reason="", advice=""))

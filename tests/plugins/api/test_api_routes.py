@@ -294,6 +294,22 @@ async def test_interrupt_cancels_the_running_turn(
     assert events[-1]["body"]["outcome"] == "cancelled"  # type: ignore[index]
 
 
+async def test_compact_says_whether_it_did(client: httpx.AsyncClient, session: str, model: ScriptedModel) -> None:
+    """A session where nobody shortens a history stays as it is; one that runs refuses; a foreign one is not there."""
+    assert (await client.post(f"{session}/compact")).json() == {"compacted": False}
+    model.then(Hang("I begin"))
+    await client.post(f"{session}/messages", json={"text": "go"})
+    for _ in range(500):
+        if model.active:
+            break
+        await asyncio.sleep(0.01)
+    refused = await client.post(f"{session}/compact")
+    assert (refused.status_code, refused.json()["type"]) == (409, "Conflict")
+    assert (await client.post(f"{session}x/compact")).status_code == 404
+    await client.post(f"{session}/interrupt")
+    await events_until_end(client, session)
+
+
 async def test_tool_calls_are_in_the_events(client: httpx.AsyncClient, session: str, model: ScriptedModel) -> None:
     """A call that cannot run is in the events with its arguments and its outcome."""
     model.then(Calls([("no_such_tool", {"x": 1})]))

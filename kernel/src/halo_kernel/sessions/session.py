@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 from .. import hookspecs, records
 from ..access import fold_access
 from ..contracts import Lease, Tx, Update
-from ..errors import BadInput, Conflict, HaloError, LeaseHeld, SessionClosed, Stopping
+from ..errors import Conflict, HaloError, LeaseHeld, SessionClosed, Stopping
 from ..folds import History
 from ..inbox import accept, check
 from ..journal import EVERY, append, folded, keep_folds, last_answer
@@ -246,7 +245,11 @@ class LiveSession:
             result = await turn.run()
             self._rests = "waiting" if turn.paused else "idle"
             await self._prompts.settle()
-            await turn.make_room("turn_end")
+            for name in turn.extended - {self._info.id}:
+                await self.seat.wake(self.seat, name)
+            if turn.is_crowded:
+                await self._tell_tree()
+                await turn.make_room("turn_end")
         finally:
             self._turn = None
             self._told = self._info.parent is None
@@ -255,23 +258,22 @@ class LiveSession:
             self.seat.spawn(f"snapshot of {self._info.id}", self._keep_folds())
         if result is None and not turn.paused:
             self._stirred.set()  # a row was settled under its hands: look again
-        for name in turn.extended - {self._info.id}:
-            await self.seat.wake(self.seat, name)
         return not (turn.token.requested and turn.token.reason == "landed")
 
     async def compact(self) -> bool:
         """See `contracts.Session.compact`."""
         self._check_open()
-        if self._turn is not None:
-            raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
+        if self._turn is not None or self._rests == "waiting":
+            raise Conflict(f"session {self._info.id} is {self.info.state}", advice="wait until it rests")
         return await asyncio.shield(self.writes.track(self._compact()))
 
     async def _compact(self) -> bool:
         async with self._still, self.seat.gate.passage(self):
             try:
+                self._check_open()
                 desk = self._desk or await self._sit_down()
                 if desk is None:
-                    raise Conflict(f"session {self._info.id} is held elsewhere", advice="try again in a moment")
+                    raise Conflict(f"session {self._info.id} is parked, or held elsewhere", advice="send it a message")
                 self._turn = Turn(desk, ())
                 return await self._turn.make_room("manual")
             finally:
@@ -469,8 +471,6 @@ class LiveSession:
         self, kind: str, body: Mapping[str, object], *, expect_head: int | None = None, state: object = ...
     ) -> records.Event:
         """See `contracts.Session.append`."""
-        if not records.is_foreign(kind):
-            raise BadInput(f"a plugin appends only kinds of its own, <plugin>.<noun>, not {kind!r}", field="kind")
         session, now, event = self._info.id, self.seat.clock.now(), records.Foreign(kind=kind, data=dict(body))
         value = None if state is ... else msgspec.json.encode(state).decode()
         (made,) = await self._write(lambda tx: rows.add(tx, session, event, expect_head, value, at=now))
@@ -494,8 +494,6 @@ class LiveSession:
 
     async def mark(self, name: str) -> None:
         """See `contracts.Session.mark`."""
-        if not re.fullmatch(r"[a-z0-9_.:-]{1,60}", name):
-            raise BadInput("a mark has 1 to 60 of a-z, 0-9, '_', '.', ':' and '-'", field="name")
         session = self._info.id
         await self.seat.database.write(lambda tx: rows.mark(tx, session, name))
         await self._refresh()

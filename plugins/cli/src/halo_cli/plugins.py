@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from msgspec import to_builtins
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 _LOOKS = ("list", "check")
-_NAMED = ("enable", "disable", "install", "remove")
+_NAMED = ("enable", "disable", "install", "remove", "reload")
 
 
 def command(argv: Sequence[str]) -> int:
@@ -38,6 +39,9 @@ def command(argv: Sequence[str]) -> int:
         from .trials import report
 
         report(home, names)
+    if verb == "reload":
+        _reload(home, names)
+        return 0
     if verb not in _LOOKS:
         for line in _changed(home, verb, names):
             answer(line)
@@ -61,6 +65,16 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     if options.verb in _NAMED and not options.names:
         parser.error(f"{options.verb} needs a NAME")
     return options
+
+
+def _reload(home: Path, names: Sequence[str]) -> None:
+    if not is_served(home):
+        raise NotFound("no server of this home runs", advice="what is installed counts when one starts")
+    with reach() as client:
+        for name in names:
+            with waiting("Waiting until no turn runs"):
+                row = client.post(f"/api/plugins/{quote(name, safe='')}/reload")
+            answer(f"{name} {row['version']} has been loaded again, and is in use.")
 
 
 def _listed(names: Sequence[str]) -> Sequence[Row]:
