@@ -317,7 +317,7 @@ async def test_notify_waits_for_nobody_and_keeps_order(bench: Bench) -> None:
     hooks = bench.add(slow=listener("slow", 0.02), quick=listener("quick", 0))
     started = time.monotonic()
     for turn in "abc":
-        hooks.notify(hookspecs.run_started, session=cast("Any", None), turn=turn)
+        hooks.notify(hookspecs.run_started, session=cast("Any", None), turn=cast("Any", turn))
     assert time.monotonic() - started < 0.02
     await asyncio.sleep(0.01)
     assert seen["quick"] == ["a", "b", "c"]
@@ -329,7 +329,7 @@ async def test_notify_drops_and_counts_when_full(bench: Bench) -> None:
     """A plugin that never keeps up loses notifications, which are counted; memory does not grow."""
     hooks = bench.add(slow=plugin("run_started", hangs_async))
     for _ in range(QUEUE + 7):
-        hooks.notify(hookspecs.run_started, session=cast("Any", None), turn="t")
+        hooks.notify(hookspecs.run_started, session=cast("Any", None), turn=cast("Any", "t"))
     assert hooks.dropped == {"slow": 7}
 
 
@@ -342,8 +342,8 @@ async def test_a_failing_notification_stops_no_later_one(bench: Bench) -> None:
         raise ValueError(turn)
 
     hooks = bench.add(bad=plugin("run_started", run_started))
-    hooks.notify(hookspecs.run_started, session=cast("Any", None), turn="a")
-    hooks.notify(hookspecs.run_started, session=cast("Any", None), turn="b")
+    hooks.notify(hookspecs.run_started, session=cast("Any", None), turn=cast("Any", "a"))
+    hooks.notify(hookspecs.run_started, session=cast("Any", None), turn=cast("Any", "b"))
     await hooks.close()
     assert seen == ["a", "b"]
     assert bench.blamed == [("bad", "run_started")] * 2
@@ -546,7 +546,7 @@ async def test_close_is_bounded_by_a_stuck_listener(bench: Bench) -> None:
     """Closing gives waiting notifications a second and then ends, whoever is stuck."""
     hooks = bench.add(bad=plugin("run_started", hangs_deaf))
     for _ in range(10):
-        hooks.notify(hookspecs.run_started, session=cast("Any", None), turn="t")
+        hooks.notify(hookspecs.run_started, session=cast("Any", None), turn=cast("Any", "t"))
     started = time.monotonic()
     await hooks.close()
     assert time.monotonic() - started < 2

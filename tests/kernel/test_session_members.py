@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,9 @@ from halo_kernel import (
     Session,
     SessionClosed,
     Text,
+    Tool,
     ToolSpec,
+    Turn,
     UsageRecorded,
     hook,
 )
@@ -74,7 +78,7 @@ def public(kind: type) -> set[str]:
 
 
 def test_a_plugin_holds_these_members_and_no_more() -> None:
-    """`Host`, `Session` and `Call` have the documented members."""
+    """`Host`, `Session`, `Turn` and `Call` have the documented members."""
     assert public(SessionContract) == {
         *("info", "agent", "submit", "prompt", "events", "output", "children", "start_child", "interrupt", "stop"),
         *("archive", "append", "state", "complete", "mark", "scope"),
@@ -83,6 +87,7 @@ def test_a_plugin_holds_these_members_and_no_more() -> None:
         *("id", "tool", "arguments", "session", "turn", "access", "approval", "cancel", "progress", "scope", "ask"),
         "answer",
     }
+    assert {each.name for each in fields(Turn)} | {"trace"} == {"id", "cause", "routes", "trace"}
     assert public(HostContract) == {
         *("settings", "secrets", "log", "clock", "data", "blobs", "workspaces", "sessions", "accounts", "questions"),
         *("outbox", "live", "egress", "spawn", "lookup"),
@@ -232,3 +237,36 @@ async def test_a_calls_scope_ends_with_the_call(tmp_path: Path) -> None:
         await session.prompt(Incoming(text="go")).result
         assert tool.task is not None and tool.task.cancelled()
         assert tool.process is not None and tool.process.returncode is not None
+
+
+class Telling:
+    """A tool that keeps what it is told of its turn, and a plugin that hears of turns."""
+
+    spec = ToolSpec(name="tell", description="Tell.", parameters={"type": "object"})
+
+    def __init__(self) -> None:
+        self.turns: list[Turn] = []
+
+    @hook
+    def provide_tools(self) -> list[Tool]:
+        return [self]
+
+    @hook
+    async def run_started(self, turn: Turn) -> None:
+        self.turns.append(turn)
+
+    async def run(self, call: Call) -> str:
+        self.turns.append(call.turn)
+        return "told"
+
+
+async def test_a_turn_tells_why_it_runs_and_where_its_answer_goes(tmp_path: Path) -> None:
+    """A hook and a tool are told of the same turn: its id, which is a W3C trace id, its cause, each route once."""
+    telling = Telling()
+    model = ScriptedModel([Calls([("tell", {})])])
+    async with running_kernel(tmp_path / "home", model=model, extra={"telling": telling}) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        result = await session.prompt(Incoming(text="go", route="chat:me:1", cause="alarm")).result
+        await kernel.hooks.close()
+        assert telling.turns == [Turn(id=result.turn, cause="alarm", routes=("chat:me:1",))] * 2
+        assert re.fullmatch("[0-9a-f]{32}", telling.turns[0].trace)

@@ -102,7 +102,7 @@ async def message_received(session: records.SessionInfo, receipt: records.Receip
 
 
 @spec
-async def run_started(session: records.SessionInfo, turn: str) -> None:
+async def run_started(session: records.SessionInfo, turn: contracts.Turn) -> None:
     """Notify: a turn has begun."""
 
 

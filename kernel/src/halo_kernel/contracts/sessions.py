@@ -24,6 +24,23 @@ class Cancel(Protocol):
         """Return when a stop is asked for."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """One turn of a session: why it runs, and the routes that its answer goes to.
+
+    `cause` is that of the first message it took: `message`, `report`, `recovery`, or a plugin's own word.
+    """
+
+    id: str
+    cause: str
+    routes: tuple[str, ...] = ()
+
+    @property
+    def trace(self) -> str:
+        """The W3C trace id, 32 hex digits: the turn's own id; those of its calls are span ids."""
+        return self.id
+
+
 class Call(Protocol):
     """One tool call that is about to run."""
 
@@ -44,8 +61,8 @@ class Call(Protocol):
         """The session it runs in."""
 
     @property
-    def turn(self) -> str:
-        """The turn's id."""
+    def turn(self) -> Turn:
+        """The turn that it is part of."""
 
     @property
     def access(self) -> records.Access:

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from .. import hookspecs, records
 from ..answers import checked
-from ..contracts import Session, Tool, Tx
+from ..contracts import Session, Tool, Turn, Tx
 from ..errors import HaloError
 from ..log import logger
 from ..questions import Asker, Paused, Pending
@@ -30,7 +30,7 @@ class RunningCall:
     tool: records.ToolSpec
     arguments: Mapping[str, object]
     session: Session
-    turn: str
+    turn: Turn
     access: records.Access
     cancel: CancelToken
     desk: Desk
@@ -42,7 +42,7 @@ class RunningCall:
     def progress(self, text: str) -> None:
         """Show followers a line about this call; it is not stored."""
         session, text = self.session.info.id, storable_text(text)
-        delta = records.Delta(session=session, turn=self.turn, reply=self.id, offset=0, text=text, thinking=True)
+        delta = records.Delta(session=session, turn=self.turn.id, reply=self.id, offset=0, text=text, thinking=True)
         self.desk.place.feed.publish_delta(delta)
 
     def ask(self, question: records.Question) -> NoReturn:
@@ -61,7 +61,7 @@ class Batch:
         self._token = token
         self._done: list[records.Body] = []
 
-    async def run(self, calls: Sequence[records.ToolCall], answers: Answers) -> None:
+    async def run(self, turn: Turn, calls: Sequence[records.ToolCall], answers: Answers) -> None:
         """Run `calls` in order and journal every start and result; `answers` are those that people gave meanwhile.
 
         Raises `Stopped` after the rest is marked as not run, and `Paused` at a call that has to wait for a person:
@@ -69,7 +69,7 @@ class Batch:
         """
         try:
             for call in calls:
-                result = await self._result(call, answers)
+                result = await self._result(turn, call, answers)
                 self._done.append(result)
         except Paused:
             if self._done:
@@ -79,7 +79,7 @@ class Batch:
         if self._token.requested:
             raise Stopped
 
-    async def _result(self, call: records.ToolCall, answers: Answers) -> records.ToolFinished:
+    async def _result(self, turn: Turn, call: records.ToolCall, answers: Answers) -> records.ToolFinished:
         tool = self._tools.get(call.name)
         if self._token.requested:
             return _finished(call, "not_run", NOT_RUN)
@@ -94,7 +94,7 @@ class Batch:
             tool=tool.spec,
             arguments=call.arguments,
             session=self._desk.session,
-            turn=self._desk.turn,
+            turn=turn,
             access=self._access,
             cancel=self._token,
             desk=self._desk,

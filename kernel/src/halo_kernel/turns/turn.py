@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from .. import hookspecs, records
+from .. import contracts, hookspecs, records
 from ..contracts import ModelCall, Tx
 from ..errors import HaloError, ModelError
 from ..inbox import Waiting, are_waiting, consume, input_of, next_batch, prepared, waiting
@@ -53,6 +53,12 @@ class Turn:
     def numbers(self) -> list[int]:
         """The numbers of its inbox rows."""
         return [row.row for row in self.rows]
+
+    @property
+    def told(self) -> contracts.Turn:
+        """The turn as plugins see it."""
+        routes = tuple(dict.fromkeys(row.route for row in self.rows if row.route))
+        return contracts.Turn(id=self.id, cause=self.rows[0].cause, routes=routes)
 
     async def run(self) -> records.TurnResult | None:
         """Run to the end and return the result; None when its rows were settled by somebody else before it began.
@@ -100,7 +106,7 @@ class Turn:
 
         if not await desk.commit(write):
             return False
-        desk.place.hooks.notify(hookspecs.run_started, session=desk.session.info, turn=self.id)
+        desk.place.hooks.notify(hookspecs.run_started, session=desk.session.info, turn=self.told)
         return True
 
     async def _prepare_input(self, rows: Sequence[Waiting]) -> tuple[str, Sequence[records.Body]]:
@@ -178,7 +184,7 @@ class Turn:
 
         Then end for newer input that wants a turn of its own, else let steering input join.
         """
-        await batch.run([call for call, _ in unanswered(events).values()], self._answers)
+        await batch.run(self.told, [call for call, _ in unanswered(events).values()], self._answers)
         joining = await self._joining()
         newer = [row for row in joining if row.mode in ("interrupt_soft", "interrupt_hard")]
         if newer and (result := await self._end(records.TurnEnded(outcome="yielded"), newer=newer)) is not None:
