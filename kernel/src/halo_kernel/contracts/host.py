@@ -75,6 +75,9 @@ class Secrets(Protocol):
     def known(self) -> Sequence[str]:
         """Return the names, sorted."""
 
+    def mask(self, text: str) -> str:
+        """Return `text` with every secret value that the server knows, settings' too, replaced by its handle's name."""
+
 
 class Workspaces(Protocol):
     """The workspaces of this home."""
