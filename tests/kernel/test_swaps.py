@@ -38,7 +38,10 @@ def prepare(home: Path) -> list[Swap]:
     kept.mkdir()
     tops = sorted({name.partition("/")[0] for name in {**OLD, **NEW}})
     given = {top: str(fresh / top) for top in tops if (fresh / top).exists()}
-    return [Swap(path=str(live / top), kept=str(kept / top), fresh=given.get(top, "")) for top in tops]
+    return [
+        Swap(path=str(live / top), kept=str(kept / top) if (live / top).exists() else "", fresh=given.get(top, ""))
+        for top in tops
+    ]
 
 
 @pytest.mark.parametrize("step", range(9))

@@ -25,7 +25,7 @@ _HOMES = {
     " SessionSettings SettingsField load_kernel_settings",
     "sites": "add_sites default_home read_sets",
     "sqlite": "is_own_file",
-    "swaps": "Swap swap_all",
+    "swaps": "Swap finish_swaps swap_all",
     "testing.checks": "judge",
 }
 

@@ -16,13 +16,13 @@ _LIST = "swaps.json"
 
 
 class Swap(msgspec.Struct, frozen=True, kw_only=True):
-    """What is at `path` goes to `kept`, and `fresh`, unless it is '', to its place; all on one file system.
+    """What is at `path` goes to `kept`, and `fresh` to its place; '' for what there is not. All is on one file system.
 
     `kept` is in a folder that exists, and nothing is there.
     """
 
     path: str
-    kept: str
+    kept: str = ""
     fresh: str = ""
 
 
@@ -43,7 +43,7 @@ def finish_swaps(home: Path) -> None:
             swaps = msgspec.json.decode((home / _LIST).read_bytes(), type=list[Swap])
             for swap in swaps:
                 _swap(swap)
-            for folder in {Path(name).parent for swap in swaps for name in (swap.path, swap.kept)}:
+            for folder in {Path(name).parent for swap in swaps for name in (swap.path, swap.kept) if name}:
                 sync_folder(folder)
             (home / _LIST).unlink()
             sync_folder(home)
@@ -56,7 +56,7 @@ def _swap(swap: Swap) -> None:
     """Do what is left of one; where nothing is `fresh` any more, it was done."""
     if swap.fresh and not os.path.lexists(swap.fresh):
         return
-    if os.path.lexists(swap.path) and not os.path.lexists(swap.kept):
+    if swap.kept and os.path.lexists(swap.path) and not os.path.lexists(swap.kept):
         os.rename(swap.path, swap.kept)
     if swap.fresh:
         os.rename(swap.fresh, swap.path)
