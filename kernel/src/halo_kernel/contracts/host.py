@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ..records import Access, AgentSpec, Event, Principal, Secret, SessionInfo, WorkspaceInfo
+from ..records import Access, AgentSpec, Event, Message, Principal, Secret, SessionInfo, WorkspaceInfo
 from .blobs import Blobs
 from .channels import Accounts
 from .clock import Clock
@@ -141,6 +141,14 @@ class Sessions(Protocol):
 
     async def view(self, session: str, *, workspace: str, principal: Principal) -> tuple[View, str]:
         """Return what people see of a session, and the cursor behind the last event of it. Raises `NotFound`."""
+
+    async def export(
+        self, session: str, *, workspace: str, principal: Principal
+    ) -> tuple[SessionInfo, View, tuple[Message, ...]]:
+        """Return a session, what people see of it, and its history as any provider takes it; nothing is opened for it.
+
+        Raises `NotFound`.
+        """
 
     async def erase(self, session: str, *, workspace: str, principal: Principal, start: int, end: int) -> Event:
         """Take out for good what events `start` to `end` say, whole turns of them; return the event that tells of it.
