@@ -141,7 +141,8 @@ class _Restoring:
         self._sealed = sealed
         self._tell = tell
         self._done = 0
-        self._stamp = time.strftime("%Y%m%d-%H%M%S")
+        roots = [home / "global", home / "secrets", *(folder / ".halo" for folder in places.values())]
+        self._stamp = _free(roots, time.strftime("%Y%m%d-%H%M%S"))
         self._ids = {entry.id: self._id_of(entry) for entry in self._manifest.workspaces}
 
     def run(self) -> Restored:
@@ -267,6 +268,12 @@ class _Restoring:
             kept=tuple(str(folder.kept) for folder in folders if folder.kept.exists()),
             left_out=self._manifest.left_out,
         )
+
+
+def _free(roots: Sequence[Path], stamp: str) -> str:
+    """Return a name for what is kept, that is free in all of the folders."""
+    names = (stamp, *(f"{stamp}-{number}" for number in range(2, 1000)))
+    return next(name for name in names if not any((root / KEPT / name).exists() for root in roots))
 
 
 def _remove_staged(folder: _Folder) -> None:
