@@ -27,6 +27,12 @@ SERVING = Path(__file__).with_name("serving.py")
 NOTES = [Migration(version=3, sql="CREATE TABLE notes(text TEXT NOT NULL)")]
 
 
+@pytest.fixture(autouse=True)
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a passphrase cost little: what it costs is in the manifest, and all else is the same."""
+    monkeypatch.setattr("halo_backup.sealed.COST", 1 << 10)
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home, where commands find it too."""

@@ -15,6 +15,7 @@ from halo_kernel import BadInput
 from .manifest import Seal
 
 SHORTEST = 8
+COST = 1 << 17
 _MOST = 1 << 20  # of scrypt's cost n, so that a strange file cannot take all memory
 
 
@@ -22,7 +23,7 @@ def seal(files: Mapping[str, bytes], passphrase: str) -> tuple[Seal, bytes]:
     """Return files, by name, as one encrypted value, and how to open it."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    how = Seal(n=1 << 17, r=8, p=1, salt=secrets.token_bytes(16), nonce=secrets.token_bytes(12))
+    how = Seal(n=COST, r=8, p=1, salt=secrets.token_bytes(16), nonce=secrets.token_bytes(12))
     packed = BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name, data in files.items():
