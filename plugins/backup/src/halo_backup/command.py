@@ -30,7 +30,11 @@ def command(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="halo backup", description="Make, verify and restore backups.")
+    parser = argparse.ArgumentParser(
+        prog="halo backup",
+        description="Make, verify and restore backups.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     verbs = parser.add_subparsers(required=True, metavar="create|verify|restore")
     create = verbs.add_parser("create", help="make one, while everything goes on", description=_create.__doc__)
     create.add_argument("file", nargs="?", help="the file to make (default: halo-<time>.backup in this folder)")
@@ -53,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     restore.set_defaults(act=_restore)
     for each in (create, verify, restore):
         each.add_argument("--json", action="store_true", help="print JSON")
+    parser.epilog = "\n".join(each.format_help() for each in (create, verify, restore))
     return parser
 
 

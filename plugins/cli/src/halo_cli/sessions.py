@@ -79,7 +79,9 @@ def _time(at: int) -> str:
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="halo sessions", description="List the sessions of a workspace, newest first; show or export one."
+        prog="halo sessions",
+        description="List the sessions of a workspace, newest first; show or export one.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(dest="verb", metavar="show|export")
     show = verbs.add_parser("show", help="print what was said", description="Print what was said in a session.")
@@ -95,4 +97,5 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("-w", "--workspace", metavar="DIR", help=said)
     for verb in (show, export):
         verb.add_argument("-w", "--workspace", metavar="DIR", help=said, default=argparse.SUPPRESS)
+    parser.epilog = f"{show.format_help()}\n{export.format_help()}"
     return parser.parse_args(list(argv))
