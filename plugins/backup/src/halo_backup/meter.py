@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -17,15 +18,16 @@ class Meter:
     """Says on stderr what happens; on a terminal in one line that goes in the end, else in a line each ten seconds."""
 
     on_screen: bool = field(default_factory=lambda: sys.stderr is not None and sys.stderr.isatty())
+    clock: Callable[[], float] = time.monotonic
     _phase: tuple[str, int] = ("", 0)
-    _began: float = field(default_factory=time.monotonic)
-    _started: float = field(default_factory=time.monotonic)
-    _said: float = field(default_factory=time.monotonic)
     _width: int = 0
+
+    def __post_init__(self) -> None:
+        self._began = self._started = self._said = self.clock()
 
     def tell(self, what: str, done: int, total: int) -> None:
         """Take what happens, and how many bytes of how many are done; say so if it is time."""
-        now = time.monotonic()
+        now = self.clock()
         if (kind := (what.partition(" ")[0], total)) != self._phase:
             self._phase, self._started = kind, now
         if now - self._said < (_ON_SCREEN if self.on_screen else _IN_PIPE):
