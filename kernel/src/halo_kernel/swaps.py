@@ -47,7 +47,7 @@ def finish_swaps(home: Path) -> None:
                 sync_folder(folder)
             (home / _LIST).unlink()
             sync_folder(home)
-    except OSError as error:
+    except (OSError, msgspec.DecodeError) as error:
         said = f"the home {home} is half replaced: {error}"
         raise StorageUnavailable(said, advice="correct what it names; the next start goes on with it") from error
 

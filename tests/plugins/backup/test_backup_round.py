@@ -14,7 +14,7 @@ import pytest
 
 from halo_backup.create import Made
 from halo_backup.restore import Restored
-from halo_kernel import BadInput, Conflict, Incoming, Kernel, NotFound, ServerRunning, ServerSettings
+from halo_kernel import BadInput, Conflict, HaloError, Incoming, Kernel, NotFound, ServerRunning, ServerSettings
 from halo_kernel.testing import Hang, ScriptedModel, a_session, running_kernel, until
 
 Make = Callable[..., Awaitable[Made]]
@@ -244,6 +244,7 @@ async def test_one_at_a_time(kernel: Kernel, tmp_path: Path, make: Make) -> None
         ({"path": "{}/w/mine.txt"}, "path"),
         ({"path": "{}/one.backup", "passphrase": "short"}, "passphrase"),
         ({"path": "{}/one.backup", "workspace": "{}/w", "passphrase": "correct horse"}, "passphrase"),
+        ({"path": "{}/one.backup", "workspace": "{}/home/global"}, "workspace"),
     ],
 )
 async def test_a_wish_that_cannot_be(
@@ -258,6 +259,35 @@ async def test_a_wish_that_cannot_be(
     assert refused.value.field == field
     assert (tmp_path / "w" / "mine.txt").read_text() == before
     assert not list(tmp_path.rglob("*.backup"))
+
+
+async def test_a_folder_that_cannot_be_made(
+    kernel: Kernel, home: Path, tmp_path: Path, make: Make, put_back: PutBack
+) -> None:
+    """A workspace whose folder is not to be had here is named, with what to do, and nothing is changed."""
+    await make(kernel, tmp_path / "one.backup")
+    await kernel.close()
+    with pytest.raises(HaloError, match="cannot be made or used") as refused:
+        put_back(tmp_path / "one.backup", home, moves={tmp_path / "w": Path("/proc/nowhere")})
+    assert "--map" in refused.value.advice
+    assert not (home / "global" / ".replaced").exists() and not (home / "swaps.json").exists()
+
+
+async def test_a_workspace_comes_to_one_place(
+    kernel: Kernel, home: Path, tmp_path: Path, make: Make, put_back: PutBack
+) -> None:
+    """Where a map would bring two workspaces to one folder, or one among Halo's own files, it is refused."""
+    await a_session(kernel, tmp_path / "other")
+    await make(kernel, tmp_path / "one.backup")
+    await kernel.close()
+    both = {tmp_path / "w": tmp_path / "x", tmp_path / "other": tmp_path / "x"}
+    for moves in (both, {tmp_path / "w": home / "global" / "w"}):
+        with pytest.raises(BadInput) as refused:
+            put_back(tmp_path / "one.backup", home, moves=moves)
+        assert refused.value.field == "map"
+    with pytest.raises(BadInput, match="whole home"):
+        put_back(tmp_path / "one.backup", home, folder=tmp_path / "x")
+    assert not (tmp_path / "x").exists()
 
 
 async def test_what_cannot_be_saved_is_named(kernel: Kernel, tmp_path: Path, make: Make, put_back: PutBack) -> None:

@@ -85,6 +85,8 @@ class Progress:
 
 async def prepare(host: Host, wish: Wish) -> Sequence[WorkspaceInfo]:
     """Return the workspaces that are wanted. Raises `BadInput` for a wish that cannot be, `WorkspaceUnusable`."""
+    if wish.workspace and not (Path(wish.workspace) / ".halo" / "halo.db").exists():
+        raise BadInput(f"{wish.workspace} is no workspace: nothing was said there yet", field="workspace")
     infos = [await host.workspaces.open(wish.workspace)] if wish.workspace else await host.workspaces.list()
     _check(wish, roots(host.settings.home, (Path(info.path) for info in infos)))
     return infos

@@ -94,7 +94,7 @@ def restore(archive: Archive, aim: Aim, tell: Tell) -> Restored:
     passphrase or a place that cannot be, `StorageUnavailable`; nothing was changed then.
     """
     check_schemas(archive.manifest)
-    sealed = open_secrets(archive, aim.passphrase) if aim.passphrase else {}
+    sealed: Mapping[str, bytes] = open_secrets(archive, aim.passphrase) if aim.passphrase else {}
     places = _places(archive, aim)
     home = ensure_home(aim.home.absolute())
     with ExitStack() as stack:
@@ -197,7 +197,8 @@ class _Restoring:
                 needed[device] = needed.get(device, _SPARE) + folder.size
                 free = shutil.disk_usage(folder.root).free
             except OSError as error:
-                raise _unwritable(folder.root, error) from error
+                said = f"{folder.root} cannot be made or used: {error.strerror}"
+                raise StorageUnavailable(said, advice="say with --map where that folder is now") from error
             if needed[device] > free:
                 said = f"there is no room where {folder.root} lies: {needed[device]} bytes are needed, {free} are free"
                 raise StorageUnavailable(said, advice="free some; nothing was changed")
