@@ -13,7 +13,8 @@ import pytest
 
 from halo_cli import sessions
 from halo_cli.follow import follow
-from halo_kernel import BadInput, Client, NotFound
+from halo_kernel import BadInput, NotFound
+from halo_lib_client import Client
 
 
 @pytest.fixture

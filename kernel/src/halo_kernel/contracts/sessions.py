@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
 from .. import records
@@ -142,11 +142,23 @@ class Session(Protocol):
     async def children(self) -> Sequence[records.SessionInfo]:
         """Return the sessions that were started from this one, oldest first."""
 
-    async def start_child(self, agent: str, *, access: records.Access | None = None, title: str = "") -> Session:
-        """Make a session of the same tree, owned by the same principal, at this one's level or a lower one."""
+    async def start_child(
+        self, agent: str, *, access: records.Access | None = None, title: str = "", directory: str | None = None
+    ) -> Session:
+        """Make a session of the same tree, owned by the same principal, at this one's level or a lower one.
+
+        It is about `directory`, a part of the workspace, or about what this one is. Raises `BadInput`, `NotFound`.
+        """
 
     def interrupt(self) -> bool:
         """Cancel the active run, a paused one too; waiting messages stay. Returns whether there was one."""
+
+    async def compact(self) -> bool:
+        """Make the model's history shorter now, and tell whether it has become so; `interrupt` stops this.
+
+        Messages that come meanwhile are answered after it. Raises `Conflict` while the session runs, `PromptTooLarge`,
+        and what the plugin raised that does it; then, and when it is stopped, the history is as it was.
+        """
 
     async def stop(self) -> None:
         """Cancel this session and all below it; what waits goes into the history unanswered."""
@@ -175,6 +187,22 @@ class Session(Protocol):
         """Mark the session for good, such as with a source that it has read from; `info.marks` has it."""
 
 
+class Command(Protocol):
+    """What a person can ask of the server itself by `/name`."""
+
+    @property
+    def spec(self) -> records.CommandSpec:
+        """How lists and help show it, and who may ask for what."""
+
+    async def run(
+        self, verb: str, arguments: str, message: records.Incoming, session: Session
+    ) -> records.CommandResult:
+        """Do it: `verb` is one of the spec's, '' for none, `arguments` what follows. A `HaloError` is told as it is.
+
+        It is run again when a crash kept its result from being written.
+        """
+
+
 class Prompt(Protocol):
     """A message on its way: `accepted` is its receipt, `result` how the turn that consumed it ended."""
 
@@ -192,7 +220,11 @@ class Prompt(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCall:
-    """One model call, for those who guard and account for it; `usage` or `error` once it has finished."""
+    """One model call, for those who guard and account for it; `usage` or `error` once it has finished.
+
+    Neither: it was cut, or waits for a person. `spent` is what each attempt reported, by the reply's id, as the
+    journal's `usage` events have it.
+    """
 
     id: str
     model: str
@@ -203,6 +235,7 @@ class ModelCall:
     approval: records.Answer | None = None
     usage: records.Usage | None = None
     error: ModelError | None = None
+    spent: dict[str, records.Usage] = field(default_factory=dict[str, records.Usage])
 
 
 @dataclass(frozen=True, kw_only=True)

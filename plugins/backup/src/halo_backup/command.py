@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from halo_kernel import BadInput, Client, HaloError, StorageUnavailable, connect, default_home
+from halo_kernel import BadInput, HaloError, StorageUnavailable, default_home
+from halo_lib_client import Client, connect
 
 from .meter import Meter, size
 from .passphrase import is_given, passphrase
