@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
 import stat
 from collections.abc import Awaitable, Callable
@@ -293,6 +294,9 @@ async def test_a_workspace_comes_to_one_place(
 async def test_what_cannot_be_saved_is_named(kernel: Kernel, tmp_path: Path, make: Make, put_back: PutBack) -> None:
     """A link that leads elsewhere, a workspace that is gone and a missing blob are left out, by name."""
     (tmp_path / "w" / ".halo" / "skills" / "out").symlink_to("/etc")
+    (tmp_path / "w" / ".halo" / "skills" / "odd\\name").write_text("odd")
+    (tmp_path / "w" / ".halo" / "Skills").symlink_to("skills")
+    os.mkfifo(tmp_path / "w" / ".halo" / "skills" / "pipe")
     await a_session(kernel, tmp_path / "gone")
     seat = kernel.workspaces.seats.popitem()
     assert seat[1].workspace.path == str(tmp_path / "gone")
@@ -304,8 +308,11 @@ async def test_what_cannot_be_saved_is_named(kernel: Kernel, tmp_path: Path, mak
     said = "\n".join(made.left_out)
     assert "skills/out is a link that leads elsewhere" in said
     assert f"the workspace {tmp_path / 'gone'}" in said
-    assert "1 blobs" in said or "blob" in said
+    assert "odd\\name has a name" in said and "pipe is no file" in said
+    assert "large values that" in said
     assert made.workspaces == 1
+    put_back(tmp_path / "one.backup", tmp_path / "h2", moves={tmp_path / "w": tmp_path / "w2"})
+    assert (tmp_path / "w2" / ".halo" / "Skills").readlink() == Path("skills")
 
 
 async def test_json_for_programs(kernel: Kernel, home: Path, tmp_path: Path, run: Run, capsys: Any, make: Make) -> None:

@@ -14,7 +14,6 @@ from hashlib import sha256
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import IO
-from unicodedata import normalize
 
 import msgspec
 
@@ -191,19 +190,14 @@ class Archive(ExitStack):
         odd = [name for name in names if not is_safe(name)]
         if {*names, HEAD, MANIFEST, _LAST} != {*self._infos} or len(names) != len({*names}) or odd:
             raise Damaged([f"{path} is damaged: its manifest and its members differ{f' ({odd[0]!r})' if odd else ''}"])
-        links = {_alike(member.name) for member in self.manifest.members if member.link}
+        links = {member.name for member in self.manifest.members if member.link}
         for member in self.manifest.members:
             info = self._infos[member.name]
             if (info.linkname if info.issym() else "") != member.link or not (info.isreg() or info.issym()):
                 raise Damaged([f"{path} is damaged: {member.name} is another kind of file"])
-            above = {_alike(str(folder)) for folder in PurePosixPath(member.name).parents}
+            above = {str(folder) for folder in PurePosixPath(member.name).parents}
             if above & links or (member.link and leads_out(member.place, member.link)):
                 raise Damaged([f"{path} is damaged: {member.name} leads out of where it belongs"])
-
-
-def _alike(name: str) -> str:
-    """Return what two names have in common that are one on some file system."""
-    return normalize("NFC", name).casefold()
 
 
 def _read_head(file: IO[bytes], path: Path) -> Head:

@@ -34,7 +34,7 @@ from halo_kernel import (
 from .archive import CHUNK, Writer
 from .databases import look
 from .disk import give_name, new_file
-from .manifest import FORMAT, GLOBAL, SEALED, SETTINGS, DatabaseEntry, Head, Manifest, Seal, WorkspaceEntry, is_safe
+from .manifest import FORMAT, GLOBAL, SEALED, SETTINGS, DatabaseEntry, Head, Manifest, Seal, WorkspaceEntry
 from .plain_settings import plain_settings
 from .sealed import SHORTEST, seal
 from .sources import WORK, Tree, file_of, roots, survey
@@ -213,7 +213,8 @@ class _Creation:
         with ExitStack() as stack:
             await self._in_thread(stack.enter_context, self._host.blobs.hold(info.id))
             named: set[str] = set()
-            for name, place in survey(root, entry.prefix, "workspace").databases.items():
+            before = await self._in_thread(survey, root, entry.prefix, "workspace")
+            for name, place in before.databases.items():
                 named |= await self._add_database(name, place)
             tree = await self._in_thread(survey, root, entry.prefix, "workspace")
             await self._in_thread(self._add_files, tree)
@@ -221,10 +222,10 @@ class _Creation:
         missing = tuple(sorted(named - there))
         self._workspaces.append(WorkspaceEntry(id=info.id, path=info.path, missing=missing))
         if missing:
-            self._left_out.append(f"{len(missing)} blobs that {info.path} names were not there: {missing[0]} …")
+            self._left_out.append(f"large values that {info.path} names and has not: {', '.join(missing[:3])}")
 
     async def _add_home(self, home: Path) -> Seal | None:
-        tree = survey(home / "global", GLOBAL, "global")
+        tree = await self._in_thread(survey, home / "global", GLOBAL, "global")
         for name, place in tree.databases.items():
             await self._add_database(name, place)
         await self._in_thread(self._add_files, tree)
@@ -246,7 +247,7 @@ class _Creation:
     async def _secrets(self, root: Path) -> dict[str, bytes]:
         """Return all that is secret, by its path; copies of its databases lie for a moment among them."""
         self._progress.what = "Encrypting the secrets"
-        tree, files = survey(root, "", "secret"), dict[str, bytes]()
+        tree, files = await self._in_thread(survey, root, "", "secret"), dict[str, bytes]()
         (root / WORK).mkdir(mode=0o700)
         for name, place in tree.databases.items():
             copied = root / WORK / "copy.db"
@@ -254,7 +255,8 @@ class _Creation:
             files[name] = copied.read_bytes()
             copied.unlink()
         for name, path in tree.files.items():
-            files[name] = path.read_bytes()
+            with suppress(FileNotFoundError):  # it went while we looked
+                files[name] = path.read_bytes()
         self._left_out += [f"{root / name} is a link" for name in tree.links]
         self._left_out += tree.left_out
         return files
@@ -293,9 +295,6 @@ class _Creation:
         self._left_out += tree.left_out
         for name, path in tree.files.items():
             self._progress.what = f"Copying {path}"
-            if not is_safe(name):
-                self._left_out.append(f"{path} has a name that not every system takes")
-                continue
             try:
                 self._add_file(name, path)
             except FileNotFoundError:

@@ -83,11 +83,16 @@ class Manifest(Struct, frozen=True, kw_only=True):
     seal: Seal | None = None
 
 
+def is_plain(path: str) -> bool:
+    """Tell whether a relative path leads straight down, on every system."""
+    parts = PurePosixPath(path).parts
+    odd = path.startswith("/") or "\\" in path or "\0" in path or ".." in parts
+    return bool(parts) and not odd and path == "/".join(parts)
+
+
 def is_safe(name: str) -> bool:
     """Tell whether a member's name leads to a place below where it is put, and nowhere else."""
-    parts = PurePosixPath(name).parts
-    odd = name != "/".join(parts) or name.startswith("/") or "\\" in name or "\0" in name or ".." in parts
-    return bool(parts) and not odd and parts[0] in ("home", "workspaces", SEALED)
+    return is_plain(name) and name.split("/")[0] in ("home", "workspaces", SEALED)
 
 
 def leads_out(place: str, target: str) -> bool:

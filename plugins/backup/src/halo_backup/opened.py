@@ -11,7 +11,7 @@ from halo_kernel import BadInput, NewerData, newest_schema
 
 from .archive import Archive, Damaged
 from .databases import fault, look
-from .manifest import REGISTRY, SEALED, Manifest
+from .manifest import REGISTRY, SEALED, Manifest, is_plain
 from .sealed import unseal
 
 
@@ -38,8 +38,7 @@ def open_secrets(archive: Archive, passphrase: str) -> Mapping[str, bytes]:
         raise BadInput("there are no secrets in this backup", field="passphrase", advice="leave the passphrase out")
     files = unseal(how, archive.read(SEALED), passphrase)
     for name, data in files.items():
-        parts = PurePosixPath(name).parts
-        if name != "/".join(parts) or not parts or parts[0] == "/" or ".." in parts or "\\" in name:
+        if not is_plain(name):
             raise Damaged([f"the secret {name!r} leads out of where it belongs"])
         if name.endswith(".db"):
             _check_database(name, data, archive.manifest.halo)

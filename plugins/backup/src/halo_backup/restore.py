@@ -213,7 +213,10 @@ class _Restoring:
         try:
             folder.staged.mkdir(mode=0o700)
             for member in sorted(folder.members, key=lambda each: bool(each.link)):  # nothing is written through links
-                self._archive.extract(member, folder.staged / member.place, counted)
+                target = folder.staged / member.place
+                if member.link and target.parent.resolve() != folder.staged.resolve() / Path(member.place).parent:
+                    raise Damaged([f"{member.name} lies below another link"])  # of the same name, to this file system
+                self._archive.extract(member, target, counted)
             for name, data in folder.files.items():
                 (folder.staged / name).parent.mkdir(parents=True, exist_ok=True)
                 with new_file(folder.staged / name) as file:

@@ -11,7 +11,7 @@ from pathlib import Path
 from halo_kernel import DataScope, Place, is_own_file
 
 from .databases import is_database
-from .manifest import leads_out
+from .manifest import is_plain, leads_out
 
 STAGED = ".restoring"  # in a folder: what is about to come to it
 KEPT = ".replaced"  # in a folder: what was there before a restore
@@ -34,7 +34,14 @@ class Tree:
     def size(self) -> int:
         """Return how many bytes are to be moved, about: a database is copied, then added."""
         databases = [file_of(place) for place in self.databases.values()]
-        return sum(path.stat().st_size for path in (*self.files.values(), *databases, *databases) if path.exists())
+        return sum(map(_size, (*self.files.values(), *databases, *databases)))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # it went while we looked
+        return 0
 
 
 def file_of(place: Place) -> Path:
@@ -77,7 +84,9 @@ def _take(tree: Tree, path: Path, prefix: str, place: str, scope: DataScope) -> 
     name = prefix + place
     try:
         name.encode()
-        if path.is_symlink():
+        if not is_plain(place):
+            tree.left_out.append(f"{path} has a name that not every system takes")
+        elif path.is_symlink():
             _take_link(tree, path, prefix, place)
         elif not path.is_file():
             tree.left_out.append(f"{path} is no file")
