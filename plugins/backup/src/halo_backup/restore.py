@@ -297,8 +297,8 @@ def _swaps(folder: _Folder) -> list[Swap]:
     fresh = {path.name: path for path in folder.staged.iterdir()}
     if odd := STAYS & {*fresh}:
         raise Damaged([f"this backup would replace {folder.root / min(odd)}, which is no part of one"])
-    there = [path for path in folder.root.iterdir() if path.name not in STAYS and not is_lock(path)]
-    leaving = [path for path in there if not folder.adds or path.name in fresh]
+    there = [path for path in folder.root.iterdir() if path.name not in STAYS]
+    leaving = [path for path in there if path.name in fresh or not (folder.adds or is_lock(path))]
     for path in leaving:
         if os.path.ismount(path):
             raise BadInput(f"{path} is a file system of its own, and cannot be replaced", field="home")
