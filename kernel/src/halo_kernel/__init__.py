@@ -11,7 +11,7 @@ _HOMES = {
     "access": "fold_access parse_access permits",
     "clock": "SystemClock",
     "credentials": "COOKIE",
-    "folds": "History Item View",
+    "folds": "CLEARED_MARKER History Item View",
     "hookspecs": "hook",
     "locks": "locked",
     "plugins": "Plugin Plugins",
@@ -26,7 +26,7 @@ _HOMES = {
     "sites": "Wanted add_sites default_home read_sets",
     "sqlite": "is_own_file",
     "swaps": "Swap finish_swaps swap_all",
-    "testing.checks": "judge",
+    "testing.checks": "Verdict judge",
 }
 
 
