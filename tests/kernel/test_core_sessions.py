@@ -152,7 +152,7 @@ async def test_a_repeat_that_meets_the_end_of_its_turn_is_settled(tmp_path: Path
 
 
 async def test_a_repeat_to_another_session_follows_the_first_message(tmp_path: Path) -> None:
-    """The same sender's key in another session is the same message: its receipt, its result, once."""
+    """S37: the same sender's key in another session is the same message: its receipt, its result, once."""
     model = ScriptedModel([Hang()])
     async with running_kernel(tmp_path / "home", model=model) as kernel:
         one, two = await a_session(kernel, tmp_path / "w"), await a_session(kernel, tmp_path / "w")
@@ -372,7 +372,7 @@ async def test_text_that_no_storage_keeps_is_refused_by_name(tmp_path: Path, mes
 async def test_a_lease_that_cannot_be_given_back_does_not_brick_the_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A close whose last write fails still closes: the session opens again."""
+    """S16: a close whose last write fails still closes: the session opens again."""
 
     async def fails(lease: object) -> None:
         raise StorageUnavailable("injected")

@@ -126,7 +126,7 @@ def expected(name: str, tree: list[object], order: list[str]) -> None:
 @settings(max_examples=60, deadline=None)
 @given(TREES)
 async def test_no_part_prevents_another(tree: list[object]) -> None:
-    """Whatever parts raise or hang, all close in the reverse order, children first; each failure is named once."""
+    """S15: whatever parts raise or hang, all close in the reverse order, children first; each failure is named once."""
     order: list[str] = []
     failing: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
