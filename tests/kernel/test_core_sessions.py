@@ -84,7 +84,7 @@ async def test_a_message_whose_sender_hung_up_is_answered(tmp_path: Path) -> Non
 
 
 async def test_a_receipt_given_while_the_server_stops_is_honoured_at_the_next_start(tmp_path: Path) -> None:
-    """What was on its way into the inbox when the kernel closed is answered by the next one, without being asked."""
+    """S36: what was on its way into the inbox when the kernel closed is answered by the next one, unasked."""
     home = tmp_path / "home"
     async with running_kernel(home) as kernel:
         session = await a_session(kernel, tmp_path / "w")
@@ -411,7 +411,7 @@ async def test_a_session_that_left_memory_takes_messages(tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_more_sessions_than_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Opened, used and left at random, each session is one instance at a time and answers each message once."""
+    """S29: opened, used and left at random, each session is one instance at a time and answers each message once."""
     monkeypatch.setattr("halo_kernel.sessions.seat._KEPT_OPEN", 2)
     rnd = random.Random(seed)
     async with running_kernel(tmp_path / "home", clock=VirtualClock()) as kernel:

@@ -23,7 +23,6 @@ from halo_kernel import (
     Session,
     SessionClosed,
     StorageUnavailable,
-    TurnEnded,
     TurnStarted,
 )
 from halo_kernel.testing import (
@@ -235,22 +234,6 @@ async def test_refusals_leave_no_record(tmp_path: Path) -> None:
         with pytest.raises(SessionClosed):
             await session.submit(Incoming(text="closed"))
         assert await rows(kernel, session) == before
-
-
-async def test_what_is_told_can_be_read(tmp_path: Path) -> None:
-    """S50: a follower is told of no event before it can be read back from the database."""
-    rnd = random.Random(3)
-    async with running_kernel(tmp_path / "home", model=model(rnd), tools=[NoteTool()]) as kernel:
-        session = await a_session(kernel, tmp_path / "w")
-        database = kernel.workspaces.seats[session.info.workspace].database
-        session.prompt(Incoming(text="go"))
-        async for update in session.events(live=True):
-            if (event := update.event) is None:
-                continue
-            sql, args = "SELECT 1 FROM events WHERE session = ? AND seq = ?", (event.session, event.seq)
-            assert await database.read(lambda tx, sql=sql, args=args: tx.one(sql, args)) is not None
-            if isinstance(event.body, TurnEnded):
-                break
 
 
 async def test_a_journal_is_read_once_for_all_of_a_sessions_turns(

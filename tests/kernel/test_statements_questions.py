@@ -309,7 +309,7 @@ async def sent_meanwhile(rnd: random.Random, home: Path) -> None:
 @settings(max_examples=20, deadline=None)
 @given(SEEDS)
 def test_what_waits_starts_no_run_while_a_question_is_open(seed: int) -> None:
-    """S46: messages that come while a session waits are kept, name the question, and are answered after its turn."""
+    """S46, S41: messages that come while a session waits name the question, and are answered after its turn."""
     scheduled(sent_meanwhile, seed)
 
 
