@@ -256,7 +256,7 @@ async def test_time_goes_on_while_no_process_runs(tmp_path: Path) -> None:
 
 
 async def test_input_waits_behind_a_question(tmp_path: Path) -> None:
-    """S46: a message to a waiting session is accepted, its receipt names the question, its turn comes after that one."""
+    """S46: a message to a waiting session is accepted, its receipt names the question, and its turn is the next."""
     model = ScriptedModel([Calls([("ask", {})])])
     async with running_kernel(tmp_path / "home", model=model, tools=[Asking()]) as kernel:
         session = await a_session(kernel, tmp_path / "w")
