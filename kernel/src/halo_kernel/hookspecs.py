@@ -118,7 +118,7 @@ async def tool_finished(session: records.SessionInfo, event: records.Event) -> N
 
 @spec
 async def model_finished(call: contracts.ModelCall) -> None:
-    """Notify: a model call has ended; `call` has its usage or its error."""
+    """Notify: a model call has ended; `call` has its usage or its error, neither when it was cut or waits."""
 
 
 @spec
@@ -167,6 +167,15 @@ async def prepare_input(
 @spec
 async def prepare_context(session: contracts.Session) -> Iterable[records.ContextPart]:
     """Collect: parts of the system prompt."""
+    return ()
+
+
+@spec
+async def extend_turn(turn: contracts.Turn, session: contracts.Session) -> Iterable[records.Extension]:
+    """Collect: messages that are accepted in the write that ends a turn which succeeded or failed.
+
+    If one is for the turn's own session, what the turn answered is sent as interim, and the next turn replies too.
+    """
     return ()
 
 

@@ -118,7 +118,8 @@ class ModelChoice(Struct, frozen=True, kw_only=True):
 class AgentSpec(Struct, frozen=True, kw_only=True):
     """An agent that can run sessions.
 
-    `tools` whitelists tool names, None allows all; `source` says where it is defined.
+    `tools` whitelists tool names, None allows all; `team` names the agents that it may start sessions of, None or
+    nothing: none. `source` says where it is defined.
     """
 
     id: str
@@ -126,6 +127,7 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     description: str = ""
     model: ModelChoice | None = None
     tools: tuple[str, ...] | None = None
+    team: tuple[str, ...] | None = None
     priority: int = 0
     internal: bool = False
     source: str = ""
@@ -150,6 +152,16 @@ class PreparedInput(Struct, frozen=True, kw_only=True):
     content: str
     sender: str
     stamp: str
+
+
+class Extension(Struct, frozen=True, kw_only=True):
+    """A message that a plugin adds when a turn ends, for the session `session` of the workspace, '' for the turn's own.
+
+    It is accepted with what ends the turn, at the turn's level or a lower one; `message.reply_to` does not count.
+    """
+
+    message: Incoming
+    session: str = ""
 
 
 class Denial(Struct, frozen=True):

@@ -24,6 +24,7 @@ from .batch import Answers, Batch
 from .cancel import CancelToken, Stopped, run_stoppable
 from .context import Context, prepare_context
 from .desk import Desk
+from .extending import Extensions, collect_extensions
 
 _TITLE_CHARS = 60
 
@@ -48,6 +49,7 @@ class Turn:
         self._line: list[records.Offer] = []
         self._own = ""
         self._steps = 0
+        self._extensions = Extensions()
 
     @property
     def numbers(self) -> list[int]:
@@ -59,6 +61,11 @@ class Turn:
         """The turn as plugins see it."""
         routes = tuple(dict.fromkeys(row.route for row in self.rows if row.route))
         return contracts.Turn(id=self.id, cause=self.rows[0].cause, routes=routes)
+
+    @property
+    def extended(self) -> set[str]:
+        """The sessions that got a message when it ended."""
+        return self._extensions.taken
 
     async def run(self) -> records.TurnResult | None:
         """Run to the end and return the result; None when its rows were settled by somebody else before it began.
@@ -243,6 +250,9 @@ class Turn:
         end = structs.replace(end, steps=self._steps)
         model, partial = self._line[0].model if self._line else "", desk.place.feed.partial(session)
         reply, reason = _reply(end, self._answer), REASONS.get(end.outcome, "aborted")
+        if end.outcome in ("succeeded", "failed"):
+            self._extensions = await collect_extensions(desk.place.hooks, self.told, desk.session)
+        more, access, cap = self._extensions, self.rows[0].access, desk.place.limits.max_queue_size
 
         def write(tx: Tx) -> Sequence[records.Body]:
             if newer and not are_waiting(tx, newer):
@@ -251,12 +261,16 @@ class Turn:
             tx.execute("UPDATE sessions SET crashes = 0, model = ? WHERE id = ?", (model, session))
             if newer:
                 return [end]
-            owe_replies(tx, session, text=reply, reason=reason, at=now)
-            return [*(bodies or loose_ends(tx, session, self.id, partial, reason=end.outcome)), end]
+            more.accept(tx, self.id, session, access=access, at=now, cap=cap)
+            owe_replies(tx, session, text=reply, reason=reason, at=now, last=session not in more.taken)
+            left = bodies or loose_ends(tx, session, self.id, partial, reason=end.outcome)
+            return [*left, *more.skipped, end]
 
         if not await desk.commit(write):
             return None
         desk.place.database.notify("outbox")
+        if session in self.extended:
+            desk.stirred.set()
         outcome, error, kind = end.outcome, end.error, end.kind
         result = records.TurnResult(
             session=session, turn=self.id, outcome=outcome, text=self._answer, error=error, kind=kind
