@@ -23,6 +23,7 @@ from halo_kernel import (
     Host,
     Incoming,
     Kernel,
+    NotFound,
     Session,
     SessionClosed,
     StorageUnavailable,
@@ -258,3 +259,45 @@ async def test_who_joins_an_open_session_gets_what_it_asked_for_or_an_error(tmp_
         with pytest.raises(Conflict, match="running"):
             await opened(kernel, "s", workspace, directory="a")
         assert session.info.directory == "b" and await opened(kernel, "s", workspace, directory="b") is session
+
+
+async def deleted_meanwhile(rnd: random.Random, home: Path) -> None:
+    async with running_kernel(home / "home") as kernel:
+        session: Any = await a_session(kernel, home / "w")
+        name, workspace, gone = session.info.id, session.info.workspace, [False]
+        place: Any = {"workspace": workspace, "principal": OPERATOR}
+
+        async def visit() -> None:
+            for _ in range(4):
+                await asyncio.sleep(rnd.random() * 0.004)
+                before = gone[0]
+                try:
+                    live = await opened(kernel, name, workspace, create=rnd.random() < 0.5)
+                    if rnd.random() < 0.3:
+                        await kernel.host.sessions.fork(name, **place)
+                    await live.submit(Incoming(text="hello"))
+                except (NotFound, SessionClosed):
+                    continue
+                assert not before, "nothing of a deleted session is opened, made, copied or written to"
+                if rnd.random() < 0.3:
+                    live.close("land")
+
+        visiting = [asyncio.create_task(visit()) for _ in range(4)]
+        await asyncio.sleep(rnd.random() * 0.012)
+        await kernel.host.sessions.delete(name, **place)
+        gone[0] = True
+        await asyncio.gather(*visiting)
+        for create in (False, True):
+            with pytest.raises(NotFound):
+                await opened(kernel, name, workspace, create=create)
+        database = kernel.workspaces.seats[workspace].database
+        sql = "SELECT count(*) FROM inbox WHERE session = ? AND state = 'waiting'"
+        assert await database.read(lambda tx: tx.one(sql, (name,))) == (0,)
+        assert await database.read(lambda tx: tx.one("SELECT count(*) FROM runs WHERE session = ?", (name,))) == (0,)
+
+
+@settings(max_examples=15, deadline=None)
+@given(SEEDS)
+def test_a_deleted_session_stays_deleted(seed: int) -> None:
+    """S32: from its deletion on a session is not opened, made, forked or written to, whoever was about to do so."""
+    scheduled(deleted_meanwhile, seed)
