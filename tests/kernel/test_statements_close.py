@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 
 from halo_kernel import (
     OPERATOR,
+    HaloError,
     Incoming,
     InputAdded,
     Kernel,
@@ -293,3 +296,51 @@ async def replaced(rnd: random.Random, home: Path) -> None:
 def test_an_old_instance_takes_nothing_from_a_newer_one(seed: int) -> None:
     """S11: closing an instance, once or again, leaves another one of the same id where it is."""
     scheduled(replaced, seed)
+
+
+def open_files(folder: Path) -> list[str]:
+    """Return what this process has open below a folder."""
+    found: list[str] = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            found.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return [each for each in found if each.startswith(str(folder))]
+
+
+async def ended(rnd: random.Random, home: Path) -> None:
+    """Close a kernel at random while sessions are opened and used."""
+    note = NoteTool(wait=lambda call: asyncio.sleep(rnd.random() * 0.01))
+    async with running_kernel(home / "home", model=noting(), tools=[note]) as kernel:
+        workspace = (await a_session(kernel, home / "w")).info.workspace
+        found: list[Any] = []
+
+        async def use() -> None:
+            for number in range(5):
+                await asyncio.sleep(rnd.random() * 0.01)
+                with suppress(HaloError):
+                    session = await kernel.host.sessions.open(
+                        f"s{number}", workspace=workspace, principal=OPERATOR, create=True
+                    )
+                    found.append(session)
+                    await session.submit(Incoming(text="go"))
+
+        using = [asyncio.create_task(use()) for _ in range(3)]
+        await asyncio.sleep(rnd.random() * 0.03)
+        await kernel.close()
+        await asyncio.gather(*using)
+        assert not any(session.running or session._turn for session in found), "nothing runs any more"
+        assert not open_files(home), "and nothing is open"
+        with pytest.raises(HaloError):
+            await kernel.host.sessions.create(workspace=workspace, principal=OPERATOR)
+    async with running_kernel(home / "home", recover=False) as kernel:
+        await kernel.host.workspaces.open(home / "w")
+        sql = "SELECT count(*) FROM leases WHERE member IS NOT NULL"
+        assert await kernel.workspaces.seats[workspace].database.read(lambda tx: tx.one(sql)) == (0,), "nor held"
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed in /proc")
+@settings(max_examples=8, deadline=None)
+@given(SEEDS)
+def test_a_kernel_that_has_ended_holds_nothing(seed: int) -> None:
+    """S18: at the end of a kernel no session runs, no file is open, no lease is held, and none is made."""
+    scheduled(ended, seed)

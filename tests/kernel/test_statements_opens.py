@@ -24,6 +24,7 @@ from halo_kernel import (
     Incoming,
     Kernel,
     NotFound,
+    Place,
     Session,
     SessionClosed,
     StorageUnavailable,
@@ -141,6 +142,22 @@ def test_an_open_that_fails_at_any_step_leaves_nothing(how: str, at: int) -> Non
     """S30: whichever read or write of an open fails, that error is raised, nothing is left, and the next open works."""
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(failed(how, at, Path(folder)))
+
+
+@pytest.mark.parametrize("at", [1, 2])
+async def test_a_workspace_that_cannot_be_registered_is_closed_again(tmp_path: Path, at: int) -> None:
+    """S30: when the home cannot take a workspace in, nothing of it stays open, and the next open works."""
+    async with running_kernel(tmp_path / "home") as kernel:
+        (tmp_path / "w").mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            Failing(kernel.workspaces._registry, at, patch)
+            with pytest.raises(StorageUnavailable, match="injected"):
+                await kernel.host.workspaces.open(tmp_path / "w")
+        assert not kernel.workspaces.seats
+        place = Place(name="halo", scope="workspace", directory=(tmp_path / "w").resolve() / ".halo")
+        assert place not in kernel.data.places()
+        session = await opened(kernel, "a", await a_workspace(kernel, tmp_path / "w"), create=True)
+        assert (await session.prompt(Incoming(text="hi")).result).text == "echo: hi"
 
 
 class Composed:
