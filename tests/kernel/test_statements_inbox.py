@@ -264,7 +264,7 @@ async def test_refusals_of_what_is_not_there(tmp_path: Path) -> None:
         await session.archive()
         for send in (session.submit, lambda message: session.prompt(message).accepted):
             with pytest.raises(SessionClosed):
-                await send(Incoming(text="x"))  # type: ignore[operator]
+                await send(Incoming(text="x"))
         assert await read(kernel, session, "SELECT count(*) FROM inbox") == [(0,)]
 
 

@@ -32,6 +32,7 @@ from halo_kernel import (
     PrincipalKind,
     Question,
     Session,
+    Tool,
     ToolSpec,
     TurnStarted,
 )
@@ -68,13 +69,15 @@ class Asking:
 
 def model(rnd: random.Random) -> ScriptedModel:
     steps: list[Step] = [
-        *[Answer("a"), Pieces(["a", "b"], 0.001), Calls([("note", {"text": "x"})])] * 2,
+        Answer("a"),
+        Pieces(["a", "b"], 0.001),
+        Calls([("note", {"text": "x"})]),
         Calls([("note", {"text": "x"}), ("ask", {})]),
         Fail("account"),
     ]
 
     def respond(request: ModelRequest) -> Step:
-        return rnd.choice(steps)
+        return rnd.choices(steps, [2, 2, 2, 1, 1])[0]
 
     return ScriptedModel(responder=respond)
 
@@ -102,7 +105,7 @@ class Owing:
 
     async def boot(self, *, last: bool) -> None:
         rnd = self.rnd
-        tools = [NoteTool(wait=lambda call: asyncio.sleep(rnd.random() * 0.003)), Asking()]
+        tools: list[Tool] = [NoteTool(wait=lambda call: asyncio.sleep(rnd.random() * 0.003)), Asking()]
         async with running_kernel(self.home / "home", model=model(rnd), tools=tools) as kernel:
             sessions = await self.open(kernel)
             senders = [self.send(kernel, sessions) for _ in range(2)]
@@ -167,7 +170,9 @@ class Owing:
         owed = await kernel.host.outbox.list(workspace=self.workspace, limit=500)
         replies = Counter(each.target for each in owed if each.debt == "reply")
         database = kernel.workspaces.seats[self.workspace].database
-        states = await database.read(lambda tx: dict(tx.execute("SELECT route, state FROM inbox WHERE route <> ''")))
+        states: dict[str, str] = await database.read(
+            lambda tx: dict(tx.execute("SELECT route, state FROM inbox WHERE route <> ''"))
+        )
         assert states.keys() == set(self.routes) and "waiting" not in states.values()
         assert replies == {route: 1 for route, state in states.items() if state != "cancelled"}, (states, replies)
         self.check_reports([each for each in reversed(owed) if each.debt == "report"])

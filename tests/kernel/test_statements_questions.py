@@ -26,6 +26,7 @@ from halo_kernel import (
     Incoming,
     InputAdded,
     Kernel,
+    Mode,
     NotFound,
     Place,
     Principal,
@@ -291,7 +292,7 @@ async def sent_meanwhile(rnd: random.Random, home: Path) -> None:
         (question,) = await open_questions(kernel, session)
         handles = []
         for number in range(rnd.randint(1, 5)):
-            mode = rnd.choice(["steer", "follow_up", "interrupt_soft"])
+            mode: Mode = rnd.choice(["steer", "follow_up", "interrupt_soft"])
             handles.append(session.prompt(Incoming(text=f"m{number}", mode=mode)))
             assert (await handles[-1].accepted).question == question.id
             await asyncio.sleep(rnd.random() * 0.003)
