@@ -19,6 +19,7 @@ from ..records import Access, AgentSpec, Event, SessionInfo, ToolSpec, Workspace
 from ..scopes import Scope
 from ..supervisor import at_bell
 from ..turns import Place
+from .gate import Gate
 
 if TYPE_CHECKING:
     from .session import LiveSession
@@ -39,6 +40,7 @@ class Seat(Place):
     spawn: Callable[[str, Coroutine[Any, Any, None]], object]
     mark_busy: Callable[[], Awaitable[None]]
     wake: Callable[[Seat, str], Awaitable[object]]
+    gate: Gate
     sessions: WeakValueDictionary[str, LiveSession] = field(default_factory=WeakValueDictionary[str, "LiveSession"])
     used: float = 0.0
     _rested: dict[str, LiveSession] = field(default_factory=dict[str, "LiveSession"])

@@ -32,6 +32,7 @@ class Place:
     mask: Redactor
     limits: SessionSettings
     max_steps: int
+    compress_at: float
     result_chars: int
 
 
