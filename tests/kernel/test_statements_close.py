@@ -240,8 +240,8 @@ async def test_the_two_ways_to_close(tmp_path: Path, mode: Literal["abort", "lan
         else:
             with pytest.raises(Stopping):
                 await running.result
-        runs = await session._seat.database.read(lambda tx: tx.one("SELECT count(*), sum(landed) FROM runs"))
-        states = await session._seat.database.read(lambda tx: list(tx.execute("SELECT state FROM inbox ORDER BY id")))
+        runs = await session.seat.database.read(lambda tx: tx.one("SELECT count(*), sum(landed) FROM runs"))
+        states = await session.seat.database.read(lambda tx: list(tx.execute("SELECT state FROM inbox ORDER BY id")))
         assert runs == ((0, None) if mode == "abort" else (1, 1)) and states == [("consumed",), ("waiting",)]
         ends = [event.body.outcome for event in await journal(session) if isinstance(event.body, TurnEnded)]
         assert ends == (["cancelled"] if mode == "abort" else [])
@@ -267,7 +267,7 @@ async def test_an_end_that_fails_gives_everything_back(tmp_path: Path) -> None:
         await session.prompt(Incoming(text="one")).result
         session.scope.push("part", raises)
         await session.close("abort")
-        assert session.info.id not in session._seat.sessions and session.lease is None
+        assert session.info.id not in session.seat.sessions and session.lease is None
         fresh = await again(kernel, session)
         assert fresh is not session
         assert (await fresh.prompt(Incoming(text="two")).result).text == "echo: two"
@@ -277,7 +277,7 @@ async def replaced(rnd: random.Random, home: Path) -> None:
     """Put a second instance in the place of one that is closed, at a random moment, and close the old one again."""
     async with running_kernel(home / "home") as kernel:
         old: Any = await a_session(kernel, home / "w")
-        seat, name = old._seat, old.info.id
+        seat, name = old.seat, old.info.id
         await old.prompt(Incoming(text="one")).result
         closes = [old.close("abort")] if rnd.random() < 0.7 else []
         for _ in range(rnd.randint(0, 4)):

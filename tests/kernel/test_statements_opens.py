@@ -110,7 +110,7 @@ async def failed(how: str, at: int, home: Path) -> None:
     async with running_kernel(home / "home") as kernel:
         parent: Any = await a_session(kernel, home / "w")
         await parent.prompt(Incoming(text="one")).result
-        info, seat = parent.info, parent._seat
+        info, seat = parent.info, parent.seat
         closed = await a_session(kernel, home / "w")
         name = closed.info.id
         await closed.close("land")  # type: ignore[attr-defined]
@@ -150,7 +150,7 @@ async def test_a_workspace_that_cannot_be_registered_is_closed_again(tmp_path: P
     async with running_kernel(tmp_path / "home") as kernel:
         (tmp_path / "w").mkdir()
         with pytest.MonkeyPatch.context() as patch:
-            Failing(kernel.workspaces._registry, at, patch)
+            Failing(kernel.workspaces.registry, at, patch)
             with pytest.raises(StorageUnavailable, match="injected"):
                 await kernel.host.workspaces.open(tmp_path / "w")
         assert not kernel.workspaces.seats

@@ -86,7 +86,7 @@ async def closed_at_random(rnd: random.Random, home: Path) -> None:
         scripted.responder = lambda request: Answer("a")
         fresh = await again(kernel, session)
         await until(lambda: fresh.info.state == "idle", 10)
-        waiting = await session._seat.database.read(
+        waiting = await session.seat.database.read(
             lambda tx: tx.one("SELECT count(*) FROM inbox WHERE state = 'waiting'")
         )
         assert waiting == (0,), "what waited is answered by the next opening"
@@ -156,7 +156,7 @@ async def never_begun(rnd: random.Random, home: Path) -> None:
             results = await asyncio.wait_for(asyncio.gather(*(handle.result for handle in handles)), 10)
             assert {result.outcome for result in results} <= {"succeeded", "interrupted"}
             await until(lambda: session.info.state == "idle")
-            assert not session._prompts and session._driver is None
+            assert not session._prompts._open and session._driver is None
 
 
 @settings(max_examples=20, deadline=None)
