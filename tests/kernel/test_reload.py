@@ -162,7 +162,7 @@ def provided(kernel: Kernel) -> tuple[list[str], Any, list[str]]:
 
 
 async def test_everything_of_a_plugin_is_new(tmp_path: Path, nest: Nest) -> None:
-    """S26, S54: after a reload tools of open sessions, routes, dispatchers, settings and services are the new ones alone."""
+    """S26, S54: after a reload tools of open sessions, routes, dispatchers, settings and services are all new."""
     async with running(tmp_path) as kernel:
         face = Face(kernel, url="http://127.0.0.1:1")
         session = await a_session(kernel, tmp_path / "w")
