@@ -162,3 +162,55 @@ async def test_what_passes_the_gate(tmp_path: Path, how: str) -> None:
             assert len(starts) == len(model.requests) == 1
         result = await asyncio.wait_for(handle.result, 5)
         assert result.outcome == ("succeeded" if how == "answer" else "cancelled")
+
+
+class Delegate:
+    """A tool that has a session below its own answer, and waits for that."""
+
+    spec = ToolSpec(name="delegate", description="Ask another.", parameters={"type": "object"}, effect="read")
+
+    def __init__(self, rnd: random.Random) -> None:
+        self._rnd = rnd
+
+    async def run(self, call: Call) -> str:
+        await asyncio.sleep(self._rnd.random() * 0.01)
+        child = await call.session.start_child("default")
+        await asyncio.sleep(self._rnd.random() * 0.01)
+        left = int(str(call.arguments["left"]))
+        return (await child.prompt(Incoming(text=f"delegate {left - 1}" if left else "answer")).result).text
+
+
+def delegating(request: ModelRequest) -> Step:
+    """Delegate as often as the message says."""
+    last = [block.text for block in request.messages[-1].content if isinstance(block, Text)]
+    word, _, left = (last[-1] if last else "").partition(" ")
+    return Calls([("delegate", {"left": left})]) if word == "delegate" else Answer("fine")
+
+
+async def delegated(rnd: random.Random, home: Path) -> None:
+    """Hold the gate again and again over turns that wait for sessions below them."""
+    model = ScriptedModel(responder=delegating)
+    async with running_kernel(home / "home", model=model, tools=[Delegate(rnd)]) as kernel:
+        sessions = [await a_session(kernel, home / "w") for _ in range(rnd.randint(1, 3))]
+        handles: list[Any] = []
+        seat = kernel.workspaces.seats[sessions[0].info.workspace]
+
+        async def use(session: Session) -> None:
+            await asyncio.sleep(rnd.random() * 0.02)
+            handles.append(session.prompt(Incoming(text=f"delegate {rnd.randint(0, 2)}")))
+
+        using = [asyncio.create_task(use(session)) for session in sessions]
+        for _ in range(3):
+            await asyncio.sleep(rnd.random() * 0.02)
+            async with hold(kernel, 20):
+                assert model.active == 0 and not any(session._turn for session in seat.sessions.values())
+        await asyncio.gather(*using)
+        for handle in handles:
+            assert (await asyncio.wait_for(handle.result, 10)).text == "fine"
+
+
+@settings(max_examples=10, deadline=None)
+@given(SEEDS)
+def test_who_waits_for_a_session_below_keeps_nobody_waiting(seed: int) -> None:
+    """S22, S24: turns that open sessions and wait for them end though the gate is held, however deep that goes."""
+    scheduled(delegated, seed)
