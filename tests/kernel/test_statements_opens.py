@@ -31,7 +31,7 @@ from halo_kernel import (
     WorkspaceInfo,
     hook,
 )
-from halo_kernel.testing import Hang, ScriptedModel, VirtualClock, a_session, running_kernel, until
+from halo_kernel.testing import FaultyStorage, Hang, ScriptedModel, VirtualClock, a_session, running_kernel, until
 
 SEEDS = st.integers(0, 1 << 30)
 
@@ -158,6 +158,23 @@ async def test_a_workspace_that_cannot_be_registered_is_closed_again(tmp_path: P
         assert place not in kernel.data.places()
         session = await opened(kernel, "a", await a_workspace(kernel, tmp_path / "w"), create=True)
         assert (await session.prompt(Incoming(text="hi")).result).text == "echo: hi"
+
+
+async def test_a_workspace_whose_first_write_fails_is_closed_again(tmp_path: Path) -> None:
+    """S30: when a workspace cannot be written to, its database does not stay open, and the next open works."""
+    failing = [True]
+
+    def before(place: Place, number: int) -> None:
+        if place.name == "halo" and failing[0]:
+            raise StorageUnavailable("injected")
+
+    async with running_kernel(tmp_path / "home", extra={"faulty": FaultyStorage(before)}) as kernel:
+        (tmp_path / "w").mkdir()
+        with pytest.raises(StorageUnavailable, match="injected"):
+            await kernel.host.workspaces.open(tmp_path / "w")
+        assert not [place for place in kernel.data.places() if place.name == "halo"]
+        failing[0] = False
+        assert await a_workspace(kernel, tmp_path / "w")
 
 
 class Composed:
