@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import fields
+from inspect import get_annotations
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,7 @@ class Watcher:
 
 
 def public(kind: type) -> set[str]:
-    return {name for name in vars(kind) if not name.startswith("_")}
+    return {name for name in [*vars(kind), *get_annotations(kind)] if not name.startswith("_")}
 
 
 def test_a_plugin_holds_these_members_and_no_more() -> None:

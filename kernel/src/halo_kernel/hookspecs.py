@@ -178,7 +178,17 @@ async def extend_turn(turn: contracts.Turn, session: contracts.Session) -> Itera
 
     If one is for the turn's own session, what the turn answered is sent as interim, and the next turn replies too.
     """
+
+
+@spec
+async def list_commands(session: contracts.Session) -> Iterable[records.CommandSpec]:
+    """Collect: the commands that people have in a session."""
     return ()
+
+
+@spec(firstresult=True)
+async def resolve_command(name: str, session: contracts.Session) -> contracts.Command | None:
+    """First: the command of a name, or of one of its aliases."""
 
 
 @spec
