@@ -33,7 +33,7 @@ from .writes import Writes
 T = TypeVar("T")
 
 _CLOSE_SECONDS = 5.0
-_driving: ContextVar[LiveSession | None] = ContextVar("_driving", default=None)
+_driving = ContextVar("_driving", default="")  # the id, since a context may outlive the session
 _HELD_SECONDS = 1.0
 
 
@@ -200,7 +200,7 @@ class LiveSession:
     async def _drive(self) -> None:
         """Run turns until nothing waits that this process may run."""
         gate = self.seat.gate
-        _driving.set(self)
+        _driving.set(self._info.id)
         async with self._still:
             while not self.seat.stopping.is_set():
                 self._stirred.clear()
@@ -429,7 +429,9 @@ class LiveSession:
             return
         self.interrupt()
         self.stir()
-        if self._driver is not None and _driving.get() is not self:  # a tool that halts its session is part of the run
+        if (
+            self._driver is not None and _driving.get() != self._info.id
+        ):  # a tool that halts its session is part of the run
             await asyncio.wait({self._driver}, timeout=_CLOSE_SECONDS)
         await self._refresh()
 
