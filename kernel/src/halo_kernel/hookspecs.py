@@ -112,6 +112,11 @@ async def run_finished(session: records.SessionInfo, result: records.TurnResult)
 
 
 @spec
+async def session_erased(session: records.SessionInfo) -> None:
+    """Notify, awaited: something that was said is gone for good; whoever keeps a copy takes it out here, files too."""
+
+
+@spec
 async def tool_finished(session: records.SessionInfo, event: records.Event) -> None:
     """Notify: a tool's result is in the journal."""
 

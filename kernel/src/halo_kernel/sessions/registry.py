@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
+from .. import hookspecs
 from ..access import fold_access
 from ..blobs import Blobs, referenced
 from ..contracts import Tx
 from ..errors import BadInput, NotFound, SessionClosed
 from ..folds import View
 from ..inbox import waiting
-from ..journal import folded, journal_of, make_cursor
+from ..journal import folded, journal_of, make_cursor, read
 from ..log import logger
 from ..records import Access, Event, Principal, SessionInfo
 from ..records.storable import storable_text
@@ -105,6 +106,23 @@ class Sessions:
 
         return await seat.database.read(look)
 
+    async def events(
+        self, session: str, *, workspace: str, principal: Principal, after: int = 0, limit: int = 500
+    ) -> Sequence[Event]:
+        """See `contracts.Sessions.events`."""
+        seat = await self._seat_of(workspace)
+
+        def look(tx: Tx) -> Sequence[Event]:
+            rows.load(tx, session, workspace=seat.workspace, principal=principal)
+            return read(tx, session, after=after, limit=limit)
+
+        return await seat.database.read(look)
+
+    async def changed(self, *, workspace: str, since: int, after: str = "", limit: int = 500) -> Sequence[SessionInfo]:
+        """See `contracts.Sessions.changed`."""
+        seat = await self._seat_of(workspace)
+        return await seat.database.read(lambda tx: rows.changed(tx, seat.workspace, since, after, limit))
+
     async def erase(self, session: str, *, workspace: str, principal: Principal, start: int, end: int) -> Event:
         """See `contracts.Sessions.erase`."""
         live = await self.open(session, workspace=workspace, principal=principal)
@@ -114,6 +132,7 @@ class Sessions:
         if blobs:
             named = await seat.database.read(referenced)
             await self._blobs.collect(workspace, named, seat.clock.now(), erased=blobs)
+        await seat.hooks.tell(hookspecs.session_erased, session=live.info)
         return event
 
     async def recover(self, workspace: str) -> None:
