@@ -1,0 +1,96 @@
+"""Cutting text into what can be looked for: words, and the characters of scripts that have no spaces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from unicodedata import unidata_version
+
+from .letters import fold, kind_of
+
+# Of what a text is cut into: an index that another edition made is made anew.
+EDITION = 1_000_000 + int(unidata_version.replace(".", ""))
+LONGEST_TOKEN = 64
+
+
+class Item(NamedTuple):
+    """A word, or a character that stands alone, folded, with where it was in the text.
+
+    `glued` is one that follows another such character with nothing between them.
+    """
+
+    text: str
+    start: int
+    end: int
+    lone: bool = False
+    glued: bool = False
+
+
+class _Cutting:
+    """The items so far, and the word that has begun."""
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self._word: list[str] = []
+        self._start = self._end = 0
+        self._glued = False  # whether a lone character that comes now follows another one
+
+    def add(self, letters: str, start: int, end: int) -> None:
+        """Go on a word."""
+        if not self._word:
+            self._start = start
+        self._word.append(letters)
+        self._end = end
+        self._glued = False
+
+    def stand(self, character: str, start: int, end: int) -> None:
+        """Take a character that stands alone."""
+        self.pause(glued=self._glued)
+        self.items.append(Item(character, start, end, lone=True, glued=self._glued))
+        self._glued = True
+
+    def pause(self, *, glued: bool = False) -> None:
+        """End the word that has begun."""
+        if self._word:
+            self.items.append(Item("".join(self._word), self._start, self._end))
+            self._word = []
+        self._glued = glued
+
+
+def cut(text: str) -> list[Item]:
+    """Return the items of a text, in order."""
+    cutting = _Cutting()
+    for letters, start, end in fold(text):
+        if letters.isascii() and letters.isalnum():
+            cutting.add(letters, start, end)
+            continue
+        for character in letters:
+            match kind_of(character):
+                case "word":
+                    cutting.add(character, start, end)
+                case "lone":
+                    cutting.stand(character, start, end)
+                case "sign":
+                    cutting.pause()
+    cutting.pause()
+    return cutting.items
+
+
+def tokens(items: Sequence[Item]) -> list[str]:
+    """Return what an index holds of items, in order: words, and of characters that stand alone each with its next.
+
+    The last of a row of such characters is there by itself, so every one of them begins a token.
+    """
+    return [
+        item.text + follower.text if follower and follower.glued else item.text[:LONGEST_TOKEN]
+        for item, follower in zip(items, [*items[1:], None], strict=False)
+    ]
+
+
+def shortened(items: Sequence[Item]) -> list[str]:
+    """Return the tokens that every text has in which more may follow: the last one is only how a token begins.
+
+    With a last character that stands alone, after another one, the token of the two is the last.
+    """
+    found = tokens(items)
+    return found[:-1] if items[-1].glued else found
