@@ -1,67 +1,83 @@
-"""Workspaces of a kernel with search, over its real routes."""
+"""A workspace of a kernel with search, over its real routes."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import pytest
 
 import halo_search
-from halo_kernel import OPERATOR, Incoming, Kernel, Principal, Session
-from halo_kernel.testing import a_session, front, running_kernel
-
-Search = Callable[..., Awaitable[dict[str, Any]]]
+from halo_kernel import OPERATOR, Incoming, Kernel, Principal, Session, Tool, hook
+from halo_kernel.testing import NoteTool, Workbench, front
 
 
-@pytest.fixture
-async def kernel(tmp_path: Path) -> AsyncIterator[Kernel]:
-    """A kernel with the plugin, and a model that repeats what is said."""
-    async with running_kernel(tmp_path / "home", extra={"search": halo_search}) as kernel:
-        yield kernel
+@dataclass(frozen=True)
+class Desk:
+    """A workbench with search; `kernel` is the one that runs, `client` the operator at its workspace's routes."""
 
+    bench: Workbench
+    kernel: Kernel
+    client: httpx.AsyncClient
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """The folder of the workspace."""
-    return tmp_path / "w"
+    @property
+    def workspace(self) -> str:
+        """The workspace's id."""
+        return self.client.base_url.path.strip("/").rpartition("/")[2]
 
-
-@pytest.fixture
-def say(kernel: Kernel, folder: Path) -> Callable[..., Awaitable[Session]]:
-    """What makes a session, of the operator unless told, with a turn for each text."""
-
-    async def made(*texts: str, principal: Principal = OPERATOR) -> Session:
-        session = await a_session(kernel, folder, principal)
+    async def say(self, *texts: str, principal: Principal = OPERATOR, session: Session | None = None) -> Session:
+        """Return a session, a new one unless it is given, after a turn for each text; the model repeats it."""
+        found = session or await self.bench.session(principal=principal)
         for text in texts:
-            await session.prompt(Incoming(text=text, principal=principal)).result
-        return session
+            await found.prompt(Incoming(text=text, principal=principal)).result
+        return found
 
-    return made
-
-
-@pytest.fixture
-async def client(kernel: Kernel, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
-    """The operator, at the workspace's routes."""
-    folder.mkdir(exist_ok=True)
-    workspace = await kernel.host.workspaces.open(folder)
-    face = front(kernel)
-    base = f"http://localhost:9527/api/workspaces/{workspace.id}"
-    transport = httpx.ASGITransport(face.app)
-    async with httpx.AsyncClient(transport=transport, base_url=base, headers=face.headers) as client:
-        yield client
-
-
-@pytest.fixture
-def search(client: httpx.AsyncClient) -> Search:
-    """What asks the route and returns its answer."""
-
-    async def ask(q: str, **more: object) -> dict[str, Any]:
-        reply = await client.get("/search", params={"q": q, **more})  # type: ignore[arg-type]
+    async def search(self, q: str, **more: str | int) -> dict[str, Any]:
+        """Ask the route and return its answer."""
+        reply = await self.client.get("/search", params={"q": q, **more})
         assert reply.status_code == 200, reply.text
         answer: dict[str, Any] = reply.json()
         return answer
 
-    return ask
+    async def texts(self, q: str, kind: str = "user", **more: str | int) -> list[str]:
+        """Return the shown texts of one kind that a search finds, in its order."""
+        hits = (await self.search(q, **more))["hits"]
+        return ["".join(piece["text"] for piece in hit["snippet"]) for hit in hits if hit["kind"] == kind]
+
+
+class Notes:
+    """A plugin with one tool."""
+
+    @hook
+    def provide_tools(self) -> list[Tool]:
+        """The tool `note`."""
+        return [NoteTool()]
+
+
+@pytest.fixture
+def halo_plugins() -> list[object]:
+    """The plugin under test, and one with a tool."""
+    return [halo_search, Notes()]
+
+
+@asynccontextmanager
+async def desk_of(halo: Workbench) -> AsyncGenerator[Desk]:
+    """Start a kernel on a workbench, after closing the one that runs, and open its workspace."""
+    kernel = await halo.start()
+    halo.folder.mkdir(exist_ok=True)
+    workspace = await kernel.host.workspaces.open(halo.folder)
+    face = front(kernel)
+    base = f"http://localhost:9527/api/workspaces/{workspace.id}"
+    transport = httpx.ASGITransport(face.app)
+    async with httpx.AsyncClient(transport=transport, base_url=base, headers=face.headers) as client:
+        yield Desk(halo, kernel, client)
+
+
+@pytest.fixture
+async def desk(halo: Workbench) -> AsyncIterator[Desk]:
+    """A desk whose storage runs every function twice, as the contract allows."""
+    async with desk_of(halo) as desk:
+        yield desk

@@ -78,13 +78,15 @@ def _text(typed: str, field: str) -> str:
 def _hits(client: Client, path: str, query: str, limit: int) -> Iterator[dict[str, Any]]:
     """Yield hits, page by page, and say at the end when there may be more that is not indexed yet."""
     after = ""
-    while limit > 0:
+    while True:
         size = min(limit, _PAGE)
         page = client.get(f"{path}?{urlencode({'q': query, 'limit': size, 'after': after})}")
         yield from page["hits"]
-        limit, after = (limit - size, page["next"]) if page["next"] else (0, "")
-        if limit <= 0 and not page["complete"]:
-            _note(f"The index is being made, {page['indexed']:.0%} so far: there may be more.")
+        limit, after = limit - size, page["next"]
+        if not (limit and after):
+            break
+    if not page["complete"]:
+        _note(f"The index is being made, {page['indexed']:.0%} so far: there may be more.")
 
 
 def _print(hits: Iterator[dict[str, Any]], form: str) -> int:

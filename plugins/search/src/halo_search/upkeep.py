@@ -89,7 +89,7 @@ class Upkeep:
             self._asked = None
 
     async def _sweep(self, index: Index) -> bool:
-        """Index all that changed since the last sweep; false when something could not be, or was emptied meanwhile."""
+        """Index what changed since the last sweep, everything if the index was emptied; false if something is missing."""
         began = self.host.clock.now()
         mark = await index.mark()
         await index.scrub()  # what a sweep that was cut has left
@@ -101,6 +101,8 @@ class Upkeep:
         if done:
             self._looked = True
             await index.advance(mark, began)
+        elif (await index.mark()).emptied != mark.emptied:
+            return await self._sweep(index)
         return done
 
     async def _changed(self, since: int) -> Sequence[SessionInfo]:

@@ -1,0 +1,233 @@
+"""The index is derived: it follows the sessions, forgets what was erased, and is made anew at any time."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from halo_kernel import OPERATOR, Event, Principal, Session
+from halo_kernel.testing import CrashPoints, Workbench, journal, running_kernel
+from halo_search import entries, index, searching, upkeep
+
+from .conftest import Desk, desk_of
+
+SECRET = "geheimnis"
+
+
+def database(halo: Workbench) -> Path:
+    return halo.folder / ".halo" / "search.db"
+
+
+def holds(halo: Workbench, word: str) -> bool:
+    """Tell whether the index's files hold a word; another process reads them, as ours has them open."""
+    script = "import sys; print(any(sys.argv[1].encode() in open(path, 'rb').read() for path in sys.argv[2:]))"
+    files = [str(path) for path in database(halo).parent.glob("search.db*")]
+    return subprocess.check_output([sys.executable, "-c", script, word, *files], text=True).strip() == "True"
+
+
+async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
+    """Return once `check` is true, within 10 s."""
+    for _ in range(200):
+        if await check():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("it did not come to pass")
+
+
+async def rebuilt(desk: Desk) -> None:
+    """Make the index anew, to the end."""
+    reply = await desk.client.post("/search/index")
+    assert (reply.status_code, reply.json()["busy"]) == (202, True)
+    done = {"indexed": 1.0, "busy": False}
+
+    async def is_done() -> bool:
+        return bool((await desk.client.get("/search/index")).json() == done)
+
+    await eventually(is_done)
+
+
+async def erase(desk: Desk, session: Session, turn: int) -> None:
+    """Erase a session's turn, the first one being 0."""
+    events = await journal(session)
+    names = list(dict.fromkeys(event.turn for event in events if event.turn))
+    seqs = [event.seq for event in events if event.turn == names[turn]]
+    where = {"workspace": session.info.workspace, "principal": OPERATOR}
+    await desk.kernel.host.sessions.erase(session.info.id, **where, start=seqs[0], end=seqs[-1])
+
+
+async def test_the_index_follows_without_being_asked(desk: Desk) -> None:
+    """Some time after a turn what was said in it is indexed."""
+    await desk.say(SECRET)
+    await eventually(lambda: asyncio.to_thread(holds, desk.bench, SECRET))
+
+
+async def test_a_search_does_not_wait_for_ever(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While much is not indexed yet a search answers with what is, and says so; later it finds all."""
+    await desk.say("needle")
+    with monkeypatch.context() as patch:
+        patch.setattr(searching, "_PATIENCE", 0)
+        assert await desk.search("needle") == {"hits": [], "next": None, "complete": False, "indexed": 0.0}
+    assert await desk.texts("needle") == ["needle"]
+
+
+async def test_an_index_made_anew_finds_the_same(desk: Desk) -> None:
+    """An index that was made bit by bit, with titles and erasures, finds what one that is made from nothing does."""
+    first = await desk.say("needle one", "needle two", "needle three")
+    await desk.search("needle")
+    await erase(desk, first, 1)
+    await desk.say("needle four", principal=Principal(name="anna", kind="person", access="full"))
+    await desk.say("needle five")
+    before = await desk.search("needle")
+    await rebuilt(desk)
+    assert await desk.search("needle") == before and len(before["hits"]) == 8
+
+
+async def test_another_edition_makes_the_index_anew(
+    desk: Desk, halo: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index that was made by another edition of the cutter is emptied when it is opened, and filled again."""
+    await desk.say("needle")
+    before = await desk.search("needle")
+    monkeypatch.setattr(index, "EDITION", index.EDITION + 1)
+    async with desk_of(halo) as again:
+        store = (await index.Index.open(again.kernel.host, again.workspace)).database
+        assert await store.read(lambda tx: tx.one("SELECT count(*) FROM entries")) == (0,)
+        assert await again.search("needle") == before
+
+
+async def test_an_index_of_another_time_is_made_anew(desk: Desk, halo: Workbench) -> None:
+    """After an older copy of the database is put in place, what came after it is not found, and what comes then is."""
+    session = await desk.say("old needle")
+    await halo.close()
+    folder = halo.folder / ".halo"
+    shutil.copy(folder / "halo.db", halo.home / "copy")
+    async with desk_of(halo) as later:
+        session = await halo.session(session.info.id)
+        await later.say("new needle", session=session)
+        assert len(await later.texts("needle")) == 2
+    await halo.close()
+    shutil.copy(halo.home / "copy", folder / "halo.db")
+    async with desk_of(halo) as restored:
+        assert await restored.texts("needle") == ["old needle"]
+        await restored.say("other needle", session=await halo.session(session.info.id))
+        assert sorted(await restored.texts("needle")) == ["old needle", "other needle"]
+
+
+async def test_a_title_that_was_erased_is_not_found(desk: Desk) -> None:
+    """A session has one title, the last one: with the message that gave it the title is gone too."""
+    session = await desk.say("needle", "other needle")
+    assert await desk.texts("needle", kind="title") == ["needle"]
+    await erase(desk, session, 0)
+    hits = (await desk.search("needle"))["hits"]
+    assert [(hit["kind"], hit["title"]) for hit in hits] == [("user", ""), ("assistant", "")]
+
+
+async def test_what_was_erased_is_nowhere(desk: Desk, halo: Workbench) -> None:
+    """Once erasing has returned its words are not found, nor are they in the index's files; the rest is found."""
+    session = await desk.say("needle", f"needle {SECRET}")
+    assert await desk.texts(SECRET) == [f"needle {SECRET}"] and holds(halo, SECRET)
+    await erase(desk, session, 1)
+    assert not holds(halo, SECRET)
+    assert await desk.texts(SECRET) == [] and await desk.texts("needle") == ["needle"]
+
+
+async def test_what_was_erased_while_nobody_looked_is_nowhere(desk: Desk, halo: Workbench) -> None:
+    """What was erased without the plugin, or in a crash before it was told, is gone with the first look."""
+    session = await desk.say("needle", SECRET)
+    await desk.search(SECRET)
+    await halo.close()
+    async with running_kernel(halo.home) as kernel:
+        bare = Desk(halo, kernel, desk.client)
+        await kernel.host.workspaces.open(halo.folder)
+        where = {"workspace": session.info.workspace, "principal": OPERATOR}
+        await erase(bare, await kernel.host.sessions.open(session.info.id, **where), 1)
+    async with desk_of(halo) as again:
+        assert await again.texts(SECRET) == [] and await again.texts("needle") == ["needle"]
+        assert not holds(halo, SECRET)
+
+
+async def test_a_deleted_session_is_nowhere(desk: Desk, halo: Workbench) -> None:
+    """A session that was deleted is not found, nor are its words in the index's files."""
+    gone = await desk.say(SECRET)
+    await desk.say("needle")
+    await desk.search(SECRET)
+    await halo.close()
+    with sqlite3.connect(halo.folder / ".halo" / "halo.db") as file:
+        file.execute("UPDATE sessions SET deleted_at = updated_at + 1 WHERE id = ?", (gone.info.id,))
+    file.close()
+    async with desk_of(halo) as again:
+        assert await again.texts(SECRET) == [] and await again.texts("needle") == ["needle"]
+        assert not holds(halo, SECRET)
+
+
+async def test_a_session_that_cannot_be_indexed_keeps_no_other_waiting(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A session that cannot be read is logged once, the others are found, and the answer says that it is not all."""
+    broken = await desk.say("needle broken")
+    whole = await desk.say("needle whole")
+    said = entries.said
+
+    def failing(event: Event) -> tuple[str, str]:
+        if event.session == broken.info.id:
+            raise ValueError("unheard of")
+        return said(event)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(entries, "said", failing)
+        for _ in range(2):
+            answer = await desk.search("needle")
+            assert not answer["complete"] and {hit["session"] for hit in answer["hits"]} == {whole.info.id}
+    assert caplog.text.count("session not indexed") == 1
+    assert len(await desk.texts("needle")) == 2
+
+
+async def test_two_processes_index_once(desk: Desk, halo: Workbench) -> None:
+    """Two kernels at one index, each with its own upkeep, find everything once."""
+    for _ in range(3):
+        await desk.say(*("needle" for _ in range(4)))
+    host = desk.kernel.host
+    workspace = await host.workspaces.get(desk.workspace)
+    both = [upkeep.Upkeep(host, workspace) for _ in range(2)]
+    await asyncio.gather(*(each.caught_up() for each in both))
+    hits = (await desk.search("needle", limit=100))["hits"]
+    places = [(hit["session"], hit["seq"]) for hit in hits]
+    assert len(places) == len(set(places)) == 3 * (1 + 4 + 4)
+
+
+async def _say_all(halo: Workbench) -> None:
+    async with running_kernel(halo.home) as kernel:
+        bare = Workbench(halo.home.parent, workspace=halo.folder)
+        bare.kernel = kernel
+        for number in range(2):
+            session = await bare.session(f"talk_{number}")
+            for text in ("needle one", "世界 needle two"):
+                await bare.ask(text, session=session)
+
+
+async def _search(halo: Workbench) -> None:
+    async with desk_of(halo) as desk:
+        await desk.search("needle")
+
+
+async def _check(halo: Workbench) -> None:
+    async with desk_of(halo) as desk:
+        found = await desk.search("needle", limit=100)
+        places = [(hit["session"], hit["seq"]) for hit in found["hits"]]
+        assert found["complete"] and len(places) == len(set(places)) == 2 * (1 + 2 + 2)
+        await rebuilt(desk)
+        assert await desk.search("needle", limit=100) == found
+        assert await desk.texts("世界") == ["世界 needle two"] * 2
+
+
+def test_a_crash_while_indexing_loses_nothing(crash_points: CrashPoints) -> None:
+    """Wherever the process is killed, the next one finds everything once, as an index made from nothing does."""
+    died = crash_points(_search, _check, prepare=_say_all)
+    assert any("search" in point.what and "store" in point.what for point in died)
