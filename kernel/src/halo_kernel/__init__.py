@@ -19,6 +19,7 @@ _HOMES = {
     "presence": "is_served read_presence",
     "repair": "repair_history",
     "runtime": "Kernel",
+    "schema": "newest_schema",
     "secrets": "ensure_home write_secret",
     "settings": "AgentSettings EgressSettings LimitSettings LogSettings ModelSettings PluginSettings ServerSettings"
     " SessionSettings SettingsField load_kernel_settings",

@@ -21,6 +21,7 @@ from .presence import read_presence as read_presence
 from .records import *  # noqa: F403
 from .repair import repair_history as repair_history
 from .runtime import Kernel as Kernel
+from .schema import newest_schema as newest_schema
 from .secrets import ensure_home as ensure_home
 from .secrets import write_secret as write_secret
 from .settings import AgentSettings as AgentSettings

@@ -37,6 +37,18 @@ class Data:
             Place(name=name, scope=scope, directory=self._directory(name, scope, workspace)), migrations
         )
 
+    def places(self) -> Sequence[Place]:
+        """See `contracts.Data.places`."""
+        return [place for place in self._open if self._found(place)]
+
+    async def backup(self, place: Place, path: Path, *, progress: Callable[[int, int], object] | None = None) -> None:
+        """See `contracts.Data.backup`."""
+        task = self._found(place)
+        if task is None:
+            await self._storage.copy(place, path)
+        else:
+            await (await asyncio.shield(task)).backup(path, progress=progress)
+
     async def open_home(self) -> Database:
         """Open the registry of workspaces."""
         return await self.open_place(Place(name="kernel", scope="global", directory=self._home / "global"), HOME)
@@ -48,11 +60,17 @@ class Data:
 
     async def open_place(self, place: Place, migrations: Sequence[Migration]) -> Database:
         """Open a place, or share the database that is open there."""
-        task = self._open.get(place)
-        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+        task = self._found(place)
+        if task is None:
             task = asyncio.get_running_loop().create_task(self._opened(place, migrations))
             self._open[place] = task
         return await asyncio.shield(task)
+
+    def _found(self, place: Place) -> asyncio.Task[Database] | None:
+        """Return the opening of a place, None when there is none or it has failed."""
+        task = self._open.get(place)
+        failed = task is not None and task.done() and (task.cancelled() or task.exception() is not None)
+        return None if failed else task
 
     async def _opened(self, place: Place, migrations: Sequence[Migration]) -> Database:
         return await self._storage.open(place, migrations)

@@ -50,6 +50,8 @@ class History(Struct):
                 self.digest = digest
             case records.ContextCut():
                 self._cut(event.seq, event.body)
+            case records.ExchangeDeleted(start=start, end=end):  # what stands for more than it stays
+                self.pieces = [piece for piece in self.pieces if piece.first < start or piece.last > end]
             case records.ContextErased(start=start, end=end):
                 self.pieces = [piece for piece in self.pieces if piece.last < start or piece.first > end]
             case _:
@@ -121,7 +123,7 @@ class View(Struct):
                 self.items[f"{event.turn}/{call}"] = replace(item, text=text, outcome=outcome)
             case records.UsageRecorded():
                 self.tokens = body.input + body.cache_read + body.cache_write + body.output
-            case records.ContextErased(start=start, end=end):
+            case records.ContextErased(start=start, end=end) | records.ExchangeDeleted(start=start, end=end):
                 self.items = {key: item for key, item in self.items.items() if not start <= item.seq <= end}
             case _:
                 if text := _notice(body):

@@ -113,7 +113,10 @@ async def run_finished(session: records.SessionInfo, result: records.TurnResult)
 
 @spec
 async def session_erased(session: records.SessionInfo) -> None:
-    """Notify, awaited: something that was said is gone for good; whoever keeps a copy takes it out here, files too."""
+    """Notify, awaited: a session, or something in it, was erased or deleted; a copy of it is taken out here.
+
+    Out of files too when it was erased. With a session that is `deleted` go all below it.
+    """
 
 
 @spec
@@ -123,7 +126,7 @@ async def tool_finished(session: records.SessionInfo, event: records.Event) -> N
 
 @spec
 async def model_finished(call: contracts.ModelCall) -> None:
-    """Notify: a model call has ended; `call` has its usage or its error."""
+    """Notify: a model call has ended; `call` has its usage or its error, neither when it was cut or waits."""
 
 
 @spec

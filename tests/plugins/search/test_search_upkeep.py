@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import sqlite3
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
-from halo_kernel import OPERATOR, Event, Principal, Session
+from halo_kernel import OPERATOR, Event, InputAdded, Principal, Session
 from halo_kernel.testing import CrashPoints, Workbench, journal, running_kernel
 from halo_search import entries, index, searching, upkeep
 
@@ -21,15 +18,10 @@ from .conftest import Desk, desk_of
 SECRET = "geheimnis"
 
 
-def database(halo: Workbench) -> Path:
-    return halo.folder / ".halo" / "search.db"
-
-
 def holds(halo: Workbench, word: str) -> bool:
     """Tell whether the index's files hold a word; another process reads them, as ours has them open."""
-    script = "import sys; print(any(sys.argv[1].encode() in open(path, 'rb').read() for path in sys.argv[2:]))"
-    files = [str(path) for path in database(halo).parent.glob("search.db*")]
-    return subprocess.check_output([sys.executable, "-c", script, word, *files], text=True).strip() == "True"
+    files = [str(path) for path in (halo.folder / ".halo").glob("search.db*")]
+    return subprocess.run(["grep", "-qs", "--binary-files=text", "-e", word, *files], check=False).returncode == 0
 
 
 async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
@@ -154,17 +146,43 @@ async def test_what_was_erased_while_nobody_looked_is_nowhere(desk: Desk, halo: 
 
 
 async def test_a_deleted_session_is_nowhere(desk: Desk, halo: Workbench) -> None:
-    """A session that was deleted is not found, nor are its words in the index's files."""
+    """A session that was deleted is not found at once, nor those below it; soon their words are not in the files."""
     gone = await desk.say(SECRET)
+    child = await gone.start_child("default")
+    await desk.say(f"{SECRET} too", session=child)
     await desk.say("needle")
-    await desk.search(SECRET)
-    await halo.close()
-    with sqlite3.connect(halo.folder / ".halo" / "halo.db") as file:
-        file.execute("UPDATE sessions SET deleted_at = updated_at + 1 WHERE id = ?", (gone.info.id,))
-    file.close()
-    async with desk_of(halo) as again:
-        assert await again.texts(SECRET) == [] and await again.texts("needle") == ["needle"]
-        assert not holds(halo, SECRET)
+    assert len(await desk.texts(SECRET)) == 2
+    where = {"workspace": desk.workspace, "principal": OPERATOR}
+    await desk.kernel.host.sessions.delete(gone.info.id, **where)
+    assert (await desk.search(SECRET))["hits"] == [] and await desk.texts("needle") == ["needle"]
+    await eventually(lambda: asyncio.to_thread(lambda: not holds(halo, SECRET)))
+
+
+async def test_a_deleted_exchange_is_not_found(desk: Desk) -> None:
+    """What is shown no more is not found once deleting has returned, nor by an index that is made anew."""
+    session = await desk.say("needle one", "needle two")
+    await desk.search("needle")
+    bodies = [event.body for event in await journal(session)]
+    row = next(body.row for body in bodies if isinstance(body, InputAdded) and "two" in body.text)
+    where = {"workspace": desk.workspace, "principal": OPERATOR}
+    await desk.kernel.host.sessions.delete_exchange(session.info.id, **where, row=row)
+    assert (await desk.texts("two"), await desk.texts("needle")) == ([], ["needle one"])
+    await rebuilt(desk)
+    assert (await desk.texts("two"), await desk.texts("needle")) == ([], ["needle one"])
+
+
+async def test_a_session_is_found_by_the_title_it_has(desk: Desk) -> None:
+    """A new title is found and shown with every hit, the former one is not; a fork has its own, and the same texts."""
+    session = await desk.say("needle")
+    where = {"workspace": desk.workspace, "principal": OPERATOR}
+    sessions = desk.kernel.host.sessions
+    assert await desk.texts("needle", kind="title") == ["needle"]
+    await sessions.rename(session.info.id, **where, title="haystack")
+    copy = await sessions.fork(session.info.id, **where, title="barn")
+    assert await desk.texts("needle", kind="title") == []
+    assert [hit["session"] for hit in (await desk.search("haystack"))["hits"]] == [session.info.id]
+    hits = [hit for hit in (await desk.search("needle"))["hits"] if hit["kind"] == "user"]
+    assert {hit["session"]: hit["title"] for hit in hits} == {session.info.id: "haystack", copy.info.id: "barn"}
 
 
 async def test_a_session_that_cannot_be_indexed_keeps_no_other_waiting(
@@ -184,7 +202,8 @@ async def test_a_session_that_cannot_be_indexed_keeps_no_other_waiting(
         patch.setattr(entries, "said", failing)
         for _ in range(2):
             answer = await desk.search("needle")
-            assert not answer["complete"] and {hit["session"] for hit in answer["hits"]} == {whole.info.id}
+            assert not answer["complete"]
+            assert {hit["session"] for hit in answer["hits"] if hit["kind"] != "title"} == {whole.info.id}
     assert caplog.text.count("session not indexed") == 1
     assert len(await desk.texts("needle")) == 2
 

@@ -4,7 +4,7 @@
 # The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -17,7 +17,7 @@ from .egress import Egress
 from .live import Live
 from .questions import Questions
 from .sessions import Session
-from .storage import Database, DataScope, Migration
+from .storage import Database, DataScope, Migration, Place
 
 if TYPE_CHECKING:
     import msgspec
@@ -159,6 +159,28 @@ class Sessions(Protocol):
         session runs or sends, or another process works on it, `BadInput` for what is no range of whole turns.
         """
 
+    async def delete_exchange(self, session: str, *, workspace: str, principal: Principal, row: int) -> Event:
+        """Show a person's message (inbox row `row`) and what was answered to it no more, to people and models.
+
+        Where several were answered together the answer goes with the last one. Nothing is taken out of the journal.
+        Raises `NotFound` for what is no exchange, `Conflict` while the session runs.
+        """
+
+    async def rename(self, session: str, *, workspace: str, principal: Principal, title: str) -> Event:
+        """Give a session a title, which no message replaces. Raises `BadInput`, `NotFound`."""
+
+    async def fork(self, session: str, *, workspace: str, principal: Principal, title: str | None = None) -> Session:
+        """Make a root session with the history of another one; from then on neither knows of the other.
+
+        What waits, is asked or owed stays with the original; of its open turn the copy has an interrupted one.
+        """
+
+    async def delete(self, session: str, *, workspace: str, principal: Principal) -> None:
+        """Delete a session and all below it: it ends at once, its id is never used again, and nobody finds it.
+
+        What it still owes is sent, as `deleted`; a day later its rows are taken out of the database.
+        """
+
 
 class Data(Protocol):
     """Databases for plugins."""
@@ -167,6 +189,12 @@ class Data(Protocol):
         self, name: str, scope: DataScope, migrations: Sequence[Migration], *, workspace: str = ""
     ) -> Database:
         """Open a database of one's own."""
+
+    def places(self) -> Sequence[Place]:
+        """Return where the databases lie that are open."""
+
+    async def backup(self, place: Place, path: Path, *, progress: Callable[[int, int], object] | None = None) -> None:
+        """Copy a database, one that is not open too, to the file `path`; see `Database.backup`."""
 
 
 class Host(Protocol):

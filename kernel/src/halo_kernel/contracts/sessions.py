@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
 from .. import records
@@ -142,8 +142,13 @@ class Session(Protocol):
     async def children(self) -> Sequence[records.SessionInfo]:
         """Return the sessions that were started from this one, oldest first."""
 
-    async def start_child(self, agent: str, *, access: records.Access | None = None, title: str = "") -> Session:
-        """Make a session of the same tree, owned by the same principal, at this one's level or a lower one."""
+    async def start_child(
+        self, agent: str, *, access: records.Access | None = None, title: str = "", directory: str | None = None
+    ) -> Session:
+        """Make a session of the same tree, owned by the same principal, at this one's level or a lower one.
+
+        It is about `directory`, a part of the workspace, or about what this one is. Raises `BadInput`, `NotFound`.
+        """
 
     def interrupt(self) -> bool:
         """Cancel the active run, a paused one too; waiting messages stay. Returns whether there was one."""
@@ -192,7 +197,11 @@ class Prompt(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCall:
-    """One model call, for those who guard and account for it; `usage` or `error` once it has finished."""
+    """One model call, for those who guard and account for it; `usage` or `error` once it has finished.
+
+    Neither: it was cut, or waits for a person. `spent` is what each attempt reported, by the reply's id, as the
+    journal's `usage` events have it.
+    """
 
     id: str
     model: str
@@ -203,6 +212,7 @@ class ModelCall:
     approval: records.Answer | None = None
     usage: records.Usage | None = None
     error: ModelError | None = None
+    spent: dict[str, records.Usage] = field(default_factory=dict[str, records.Usage])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,11 @@ from .store import append, read
 _WORDS: Mapping[type[records.Body], Sequence[str]] = {
     records.ContextCut: ("replacement", "reason"),
     records.TurnEnded: ("error",),
-    **dict.fromkeys((records.ContextErased, records.ContextPrepared, records.UsageRecorded), ()),
+    **dict.fromkeys(
+        (records.ContextErased, records.ContextPrepared, records.ExchangeDeleted, records.UsageRecorded), ()
+    ),
 }
-_QUESTION = "UPDATE questions SET arguments = '{}', text = '', options = '[]', answer = '' WHERE id = ?"
+_QUESTION = "UPDATE questions SET arguments = '{}', text = '', options = '[]', answer = '' WHERE id = ? AND session = ?"
 
 
 def erase(
@@ -36,9 +38,9 @@ def erase(
         rest = records.encode_body(_wordless(event.body, by, at))
         tx.execute("UPDATE events SET body = ? WHERE session = ? AND seq = ?", (rest, session, event.seq))
         if isinstance(event.body, records.InputAdded):
-            tx.execute("UPDATE inbox SET text = '' WHERE id = ?", (event.body.row,))
+            tx.execute("UPDATE inbox SET text = '' WHERE id = ? AND session = ?", (event.body.row, session))
         if isinstance(event.body, records.QuestionAsked):
-            tx.execute(_QUESTION, (event.body.question,))
+            tx.execute(_QUESTION, (event.body.question, session))
     for table in ("snapshots", "partials"):
         tx.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
     _blank_debts(tx, session, found)

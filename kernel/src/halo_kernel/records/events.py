@@ -43,6 +43,13 @@ class SessionMoved(KernelBody, frozen=True, kw_only=True, tag="session.moved"):
     directory: str
 
 
+class SessionForked(KernelBody, frozen=True, kw_only=True, tag="session.forked"):
+    """The journal up to here is a copy of that of the session `source` up to its event `head`."""
+
+    source: str
+    head: int
+
+
 class TurnStarted(KernelBody, frozen=True, kw_only=True, tag="turn.started"):
     """A turn begins; `rows` are the inbox rows it consumed, `cause` why it runs: `message` or `recovery`."""
 
@@ -180,6 +187,15 @@ class ContextErased(KernelBody, frozen=True, kw_only=True, tag="context.erased")
     by: str
 
 
+class ExchangeDeleted(KernelBody, frozen=True, kw_only=True, tag="exchange.deleted"):
+    """Inbox row `row` and what was answered to it, events `start` to `end` (inclusive), are shown no more."""
+
+    row: int
+    start: int
+    end: int
+    by: str
+
+
 class HookSkipped(KernelBody, frozen=True, kw_only=True, tag="context.skipped"):
     """A plugin's part of the input or the context was left out because it failed; `plugin` and `hook` name it."""
 
@@ -243,7 +259,7 @@ class Delta(Struct, frozen=True, kw_only=True):
 
 _encoder = msgspec.json.Encoder()
 _decoders = {kind: msgspec.json.Decoder(body) for kind, body in KINDS.items()}
-_OURS = {"session", "turn", "input", "assistant", "tool", "context", "question", "usage"}
+_OURS = {"session", "turn", "input", "assistant", "tool", "context", "exchange", "question", "usage"}
 _KIND = re.compile(r"([a-z][a-z0-9_-]*)\.[a-z][a-z0-9_.-]*")
 
 

@@ -119,7 +119,8 @@ class ModelChoice(Struct, frozen=True, kw_only=True):
 class AgentSpec(Struct, frozen=True, kw_only=True):
     """An agent that can run sessions.
 
-    `tools` whitelists tool names, None allows all; `source` says where it is defined.
+    `tools` whitelists tool names, None allows all; `team` names the agents that it may start sessions of, None or
+    nothing: none. `source` says where it is defined.
     """
 
     id: str
@@ -127,6 +128,7 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     description: str = ""
     model: ModelChoice | None = None
     tools: tuple[str, ...] | None = None
+    team: tuple[str, ...] | None = None
     priority: int = 0
     internal: bool = False
     source: str = ""

@@ -16,7 +16,7 @@ from ..contracts import Lease, Tx, Update
 from ..errors import BadInput, Conflict, HaloError, LeaseHeld, SessionClosed, Stopping
 from ..folds import History
 from ..inbox import accept, check, result_of
-from ..journal import EVERY, append, erase, folded, journal_of, keep_folds, last_answer
+from ..journal import EVERY, append, folded, journal_of, keep_folds, last_answer
 from ..log import logger
 from ..questions import supersede
 from ..recovery import recover_tree, withdraw_message
@@ -50,6 +50,7 @@ class LiveSession:
         self._writes: set[asyncio.Task[Any]] = set()
         self._still = asyncio.Lock()  # held while turns run, or while the journal is rewritten
         self._keep_at = 0
+        self._told = True  # whether those whom it reports to know of its last end
         self._hard = 0
         self._retrying = False
         self._closing: asyncio.Task[None] | None = None
@@ -145,6 +146,7 @@ class LiveSession:
         if withdrawn:
             self._seat.database.notify("outbox")
             await self._settle()
+            await self._tell_tree()
         elif self._turn is not None and row <= max(self._turn.numbers):
             self._turn.token.request("cancelled")
         self.stir()
@@ -158,7 +160,7 @@ class LiveSession:
         key = message.key or f"auto:{seat.clock.new_id()}"
         at = seat.stamp()
         access = fold_access(self._info.access, message.principal.access, message.access or self._info.access)
-        cap = seat.max_queue
+        cap = seat.limits.max_queue_size
         return await seat.database.write(
             lambda tx: accept(tx, session, message, key=key, at=at, access=access, cap=cap)
         )
@@ -218,8 +220,15 @@ class LiveSession:
                 if desk is not None and not duty.more and not self._stirred.is_set():
                     break
         await self._settle()
+        if not self._told:
+            await self._tell_tree()
         if any(handle.row for handle in self._prompts):  # another process answers
             self._retry_later()
+
+    async def _tell_tree(self) -> None:
+        """Wake those of the tree that have got a report."""
+        await self._seat.wake_tree(self._info.root)
+        self._told = True
 
     def _due(self, tx: Tx) -> Duty:
         return find_duty(tx, self._info, seated=self._desk is not None, boot=self._seat.boot)
@@ -240,6 +249,7 @@ class LiveSession:
             result = await turn.run()
         finally:
             self._turn = None
+            self._told = self._info.parent is None
         self._rests = "waiting" if turn.paused else "idle"
         if self._info.head >= self._keep_at:
             self._keep_at = self._info.head + EVERY
@@ -261,6 +271,7 @@ class LiveSession:
         cut = await recover_tree(seat.database, lease, info.root, session=info.id, clock=seat.clock, boot=seat.boot)
         seat.feed.publish(cut)
         seat.feed.forget_partial(info.id)
+        self._told = self._told and not cut
         await self._refresh()
         if self._info.parked:
             seat.database.notify("outbox")
@@ -286,7 +297,7 @@ class LiveSession:
     def told(self, event: records.Event) -> None:
         """Be as lists show it after an event; only what was erased is news to the history."""
         self._info = rows.after(self._info, event)
-        if isinstance(event.body, records.ContextErased) and self._desk is not None:
+        if isinstance(event.body, records.ContextErased | records.ExchangeDeleted) and self._desk is not None:
             self._desk.history.apply(event)
 
     def _retry_later(self) -> None:
@@ -310,31 +321,30 @@ class LiveSession:
         await self._write(lambda tx: rows.move(tx, session, directory, at=at))
         await self._refresh()
 
-    async def erase(self, start: int, end: int, *, by: str) -> tuple[records.Event, set[str]]:
-        """Take out what events say; return the event that tells of it, and the blobs they named. See `journal.erase`.
+    async def alter(self, change: Callable[[Tx], tuple[tuple[records.Event, ...], T]]) -> tuple[records.Event, T]:
+        """Change what there is of the journal while nothing is added; return the last event of it, and what else.
 
-        Raises `LeaseHeld` when another process works on the tree.
+        Raises `Conflict` while it runs, `LeaseHeld` when another process works on the tree.
         """
-        return await asyncio.shield(self._track(self._erase(start, end, by)))
+        return await asyncio.shield(self._track(self._alter(change)))
 
-    async def _erase(self, start: int, end: int, by: str) -> tuple[records.Event, set[str]]:
+    async def _alter(self, change: Callable[[Tx], tuple[tuple[records.Event, ...], T]]) -> tuple[records.Event, T]:
         if self._still.locked():
             raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
         async with self._still:
-            seat, info, now = self._seat, self._info, self._seat.clock.now()
-            lease = self._lease = await seat.database.lease(f"tree:{info.root}")
+            lease = self._lease = await self._seat.database.lease(f"tree:{self._info.root}")
 
-            def write(tx: Tx) -> tuple[tuple[records.Event, ...], set[str]]:
+            def write(tx: Tx) -> tuple[tuple[records.Event, ...], T]:
                 lease.check(tx)
-                return erase(tx, info.id, start, end, by=by, at=now)
+                return change(tx)
 
             try:
-                events, blobs = await seat.database.write(write)
-                seat.tell(events)
+                events, more = await self._seat.database.write(write)
+                self._seat.tell(events)
             finally:
                 if self._desk is None:
                     self.doze()
-        return events[-1], blobs
+        return events[-1], more
 
     # Stopping
 
@@ -374,28 +384,30 @@ class LiveSession:
 
     async def stop(self) -> None:
         """See `contracts.Session.stop`."""
-        await self._halt(archive=False)
+        await self.halt("stopped")
 
     async def archive(self) -> None:
         """See `contracts.Session.archive`."""
-        await self._halt(archive=True)
+        await self.halt("archived")
 
-    async def _halt(self, *, archive: bool) -> None:
+    async def halt(self, how: rows.Halt) -> None:
         """Halt the tree from here down: what waits first, so that nothing begins anew, then what runs."""
         seat, session, now = self._seat, self._info.id, self._seat.clock.now()
 
         def write(tx: Tx) -> tuple[records.Event, ...]:
-            return tuple(
-                event for name in rows.tree(tx, session) for event in rows.halt(tx, name, archive=archive, at=now)
-            )
+            return tuple(event for name in rows.tree(tx, session) for event in rows.halt(tx, name, how, at=now))
 
         await self._write(write)
         seat.database.notify("outbox")
+        await self._tell_tree()
         names = await seat.database.read(lambda tx: rows.tree(tx, session))
-        await asyncio.gather(*(live.halted() for name in names if (live := seat.sessions.get(name)) is not None))
+        await asyncio.gather(*(live.halted(how) for name in names if (live := seat.sessions.get(name)) is not None))
 
-    async def halted(self) -> None:
-        """End the active run and return when it has ended, after 5 s at the latest."""
+    async def halted(self, how: rows.Halt) -> None:
+        """End the active run and return when it has ended, after 5 s at the latest; what is deleted is closed."""
+        if how == "deleted":
+            await asyncio.shield(self.close("abort"))
+            return
         self.interrupt()
         self.stir()
         if self._driver is not None:
@@ -506,6 +518,8 @@ class LiveSession:
         seat, session = self._seat, self._info.id
         return await seat.database.read(lambda tx: rows.children(tx, session, workspace=seat.workspace))
 
-    async def start_child(self, agent: str, *, access: records.Access | None = None, title: str = "") -> LiveSession:
+    async def start_child(
+        self, agent: str, *, access: records.Access | None = None, title: str = "", directory: str | None = None
+    ) -> LiveSession:
         """See `contracts.Session.start_child`."""
-        return await self._seat.start_child(self.info, agent, access, title)
+        return await self._seat.start_child(self.info, agent, access, title, directory)

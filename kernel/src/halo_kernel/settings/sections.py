@@ -31,7 +31,9 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     """What a session may hold."""
 
     max_queue_size: Annotated[int, _field("Messages that may wait.", "restart", ge=1)] = 256
-    max_nesting_depth: Annotated[int, _field("Levels of sub-sessions.", "restart", ge=0)] = 16
+    max_nesting_depth: Annotated[int, _field("Levels of a tree of sessions.", "restart", ge=1)] = 16
+    max_children: Annotated[int, _field("Sessions right below one, the archived apart.", "restart", ge=0)] = 64
+    max_descendants: Annotated[int, _field("Sessions of a tree below its root, likewise.", "restart", ge=0)] = 256
 
 
 class AgentSettings(Struct, frozen=True, kw_only=True):

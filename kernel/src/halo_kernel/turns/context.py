@@ -47,7 +47,7 @@ def _usable(tools: Mapping[str, Tool], allowed: Collection[str] | None, access: 
     return {
         name: tool
         for name, tool in sorted(tools.items())
-        if (allowed is None or name in allowed) and permits(access, tool.spec)
+        if (allowed is None or name in allowed or not tool.spec.listed) and permits(access, tool.spec)
     }
 
 

@@ -11,8 +11,8 @@ from ..folds import History
 from ..hooks import Hooks
 from ..journal import Feed, append
 from ..models import Caller, Models
-from ..outbox import settle
 from ..records import Body, Event, TurnEnded
+from ..reports import settle
 from ..scopes import Scope
 from ..secrets import Redactor
 
@@ -67,8 +67,8 @@ class Desk:
             if streamed:
                 tx.execute("DELETE FROM partials WHERE session = ?", (session,))
             events = append(tx, session, bodies, at=at, turn=self.turn)
-            if isinstance(bodies[-1], TurnEnded):
-                settle(tx, session, at=at)
+            if isinstance(end := bodies[-1], TurnEnded):
+                settle(tx, session, at=at, turn=self.turn if end.outcome == "succeeded" else "")
             return events
 
         write = asyncio.ensure_future(self._write(fenced))

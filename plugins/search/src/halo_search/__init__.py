@@ -38,10 +38,12 @@ async def run_finished(session: SessionInfo) -> None:
 
 @hook
 async def session_erased(session: SessionInfo) -> None:
-    """Take out of the index what was erased, before who asked for it is told that it is gone."""
+    """Take out of the index what was erased, before who asked for it is told that it is gone; sessions a bit later."""
     from . import upkeeps
 
-    if upkeep := upkeeps.find(session.workspace):
+    if (upkeep := upkeeps.find(session.workspace)) and session.deleted:
+        upkeep.hint()
+    elif upkeep:
         await upkeep.catch_up_with(session)
 
 

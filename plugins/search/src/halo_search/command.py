@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 from urllib.parse import quote, urlencode
 
-from halo_kernel import BadInput, Client, HaloError, connect, default_home
+from halo_kernel import BadInput, Client, HaloError, NotFound, connect, default_home
 
 _PAGE = 100
 _LOOK, _LINE = 0.5, 10.0  # seconds between two looks at a rebuild, and between two lines about it in a pipe
@@ -30,7 +30,7 @@ def command(argv: Sequence[str]) -> int:
         _options().error("name what to look for, or give --rebuild")
     folder = _text(str(_folder(options.workspace).absolute()), "workspace")
     with connect() as client:
-        path = f"/api/workspaces/{quote(client.post('/api/workspaces', {'path': folder})['id'], safe='')}/search"
+        path = f"/api/workspaces/{quote(_workspace(client, folder), safe='')}/search"
         if options.rebuild:
             return _rebuild(client, f"{path}/index")
         return _print(_hits(client, path, _text(options.query, "query"), options.limit), options.format)
@@ -73,6 +73,14 @@ def _text(typed: str, field: str) -> str:
     except UnicodeEncodeError:
         raise BadInput(f"the {field} is not UTF-8 text", field=field) from None
     return typed
+
+
+def _workspace(client: Client, folder: str) -> str:
+    """Return the id of a folder's workspace. Raises `WorkspaceUnusable`."""
+    try:
+        return str(client.post("/api/workspaces", {"path": folder})["id"])
+    except NotFound as error:
+        raise HaloError("the server has no route that opens a folder", advice="`pip install halo-api`") from error
 
 
 def _hits(client: Client, path: str, query: str, limit: int) -> Iterator[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from halo_kernel import ContextErased, Event, Item, SessionCreated, SessionTitled, View
+from halo_kernel import ContextErased, Event, ExchangeDeleted, Item, SessionInfo, View
 
 from .cutter import cut, tokens
 
@@ -16,12 +16,10 @@ _PORTION = 200_000
 
 
 def said(event: Event) -> tuple[str, str]:
-    """Return what people see of an event, and as what: title, user, assistant, tool or notice; nothing is ''.
+    """Return what people see of an event, and as what: user, assistant, tool or notice; nothing is ''.
 
     Of a tool's call it is the name and short arguments, of its result nothing; of a long text its beginning.
     """
-    if isinstance(event.body, SessionCreated | SessionTitled):
-        return event.body.title[:_LONGEST], TITLE
     view = View()
     view.apply(event)
     shown = [(item.kind, text) for item in view.items.values() if (text := _shown(item))]
@@ -38,13 +36,12 @@ def _shown(item: Item) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """An event as the index keeps it; `title` is its text if that is a session's title."""
+    """What is found as one: an event, or, as event 0, a session's title."""
 
     seq: int
     at: int
     kind: str
     tokens: Sequence[str]
-    title: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,27 +49,27 @@ class Portion:
     """What a stretch of a session's events up to `upto` adds to the index, and ranges that it takes out."""
 
     entries: Sequence[Entry]
-    erased: Sequence[tuple[int, int]]
+    gone: Sequence[tuple[int, int]]
     upto: int
+
+
+def title_entry(info: SessionInfo) -> Entry:
+    """Return a session's title as it is found."""
+    return Entry(seq=0, at=info.created_at, kind=TITLE, tokens=tokens(cut(info.title)))
 
 
 def portions(events: Sequence[Event]) -> Iterator[Portion]:
     """Yield events as what they add, in portions of at most so much text, but for a single one."""
     entries: list[Entry] = []
-    erased: list[tuple[int, int]] = []
+    gone: list[tuple[int, int]] = []
     size = 0
     for event in events:
         text, kind = said(event)
-        if isinstance(event.body, ContextErased):
-            erased.append((event.body.start, event.body.end))
-        if text or kind == TITLE:
-            entries.append(_entry(event, text, kind))
+        if isinstance(event.body, ContextErased | ExchangeDeleted):
+            gone.append((event.body.start, event.body.end))
+        if found := tokens(cut(text)):
+            entries.append(Entry(seq=event.seq, at=event.at, kind=kind, tokens=found))
         size += len(text)
         if size >= _PORTION or event is events[-1]:
-            yield Portion(entries=entries, erased=erased, upto=event.seq)
-            entries, erased, size = [], [], 0
-
-
-def _entry(event: Event, text: str, kind: str) -> Entry:
-    title = text if kind == TITLE else None
-    return Entry(seq=event.seq, at=event.at, kind=kind, tokens=tokens(cut(text)), title=title)
+            yield Portion(entries=entries, gone=gone, upto=event.seq)
+            entries, gone, size = [], [], 0

@@ -14,7 +14,7 @@ from pkgutil import get_data
 from halo_kernel import Database, Host, Migration, SessionInfo, Tx, Value
 
 from .cutter import EDITION
-from .entries import TITLE, Entry, Portion
+from .entries import Entry, Portion, title_entry
 
 NAME = "search"
 _MIGRATIONS = (Migration(version=1, sql=(get_data(__name__, "tables_1.sql") or b"").decode()),)
@@ -22,9 +22,10 @@ _MIGRATIONS = (Migration(version=1, sql=(get_data(__name__, "tables_1.sql") or b
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """How far a session is indexed, and whether it is there as archived."""
+    """How far a session is indexed, its title there, and whether it is there as archived."""
 
     seq: int
+    title: str
     archived: bool
 
 
@@ -55,8 +56,9 @@ class Index:
         return await self.database.read(lambda tx: _positions(tx, first, last))
 
     async def enter(self, info: SessionInfo) -> int:
-        """Know a session, and whether it is archived; return how far it is indexed."""
-        return await self.database.write(lambda tx: _enter(tx, info))
+        """Know a session, its title, and whether it is archived; return how far it is indexed."""
+        title = title_entry(info)
+        return await self.database.write(lambda tx: _enter(tx, info, title))
 
     async def store(self, session: str, before: int, portion: Portion) -> bool:
         """Add a portion behind event `before`; false, and nothing is added, when that is not where the session is."""
@@ -132,20 +134,25 @@ def _merge(tx: Tx) -> None:
 
 
 def _positions(tx: Tx, first: str, last: str) -> Mapping[str, Position]:
-    rows = tx.execute("SELECT id, seq, archived FROM sessions WHERE id BETWEEN ? AND ?", (first, last))
-    return {name: Position(seq=seq, archived=bool(archived)) for name, seq, archived in rows}
+    rows = tx.execute("SELECT id, seq, title, archived FROM sessions WHERE id BETWEEN ? AND ?", (first, last))
+    return {name: Position(seq=seq, title=title, archived=bool(flag)) for name, seq, title, flag in rows}
 
 
-def _enter(tx: Tx, info: SessionInfo) -> int:
+def _enter(tx: Tx, info: SessionInfo, title: Entry) -> int:
     owner = (info.principal, info.principal_kind)
     tx.execute("INSERT INTO owners(principal, kind) VALUES (?, ?) ON CONFLICT DO NOTHING", owner)
     row = tx.one(
-        "INSERT INTO sessions(id, owner, archived)"
-        " SELECT ?, number, ? FROM owners WHERE principal = ? AND kind = ?"
-        " ON CONFLICT(id) DO UPDATE SET archived = excluded.archived RETURNING seq",
-        (info.id, int(info.archived), *owner),
+        "INSERT INTO sessions(id, owner, title, archived)"
+        " SELECT ?, number, ?, ? FROM owners WHERE principal = ? AND kind = ?"
+        " ON CONFLICT(id) DO UPDATE SET title = excluded.title, archived = excluded.archived"
+        " RETURNING number, owner, seq",
+        (info.id, info.title, int(info.archived), *owner),
     )
-    return int(row[0]) if row else 0
+    number, owned, seq = row or (0, 0, 0)
+    _take_out(tx, "session = ? AND seq = 0", number)
+    if title.tokens:
+        _add(tx, owned, number, title)
+    return int(seq)
 
 
 def _store(tx: Tx, session: str, before: int, portion: Portion) -> bool:
@@ -156,11 +163,8 @@ def _store(tx: Tx, session: str, before: int, portion: Portion) -> bool:
         return False
     number, owner = int(row[0]), int(row[1])
     for entry in portion.entries:
-        if entry.title is not None:
-            _retitle(tx, number, entry.title)
-        if entry.tokens:
-            _add(tx, owner, number, entry)
-    for start, end in portion.erased:
+        _add(tx, owner, number, entry)
+    for start, end in portion.gone:
         _take_out(tx, "session = ? AND seq BETWEEN ? AND ?", number, start, end)
         _count(tx, "removed")
     return True
@@ -173,12 +177,6 @@ def _add(tx: Tx, owner: int, session: int, entry: Entry) -> None:
         "INSERT INTO words(rowid, tokens) SELECT number, ? FROM entries WHERE session = ? AND seq = ?",
         (" ".join(f"{owner}_{token}" for token in entry.tokens), *place),
     )
-
-
-def _retitle(tx: Tx, session: int, title: str) -> None:
-    """A session has one title: the former one is not found any more."""
-    tx.execute("UPDATE sessions SET title = ? WHERE number = ?", (title, session))
-    _take_out(tx, "session = ? AND kind = ?", session, TITLE)
 
 
 def _take_out(tx: Tx, where: str, *args: Value) -> None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from halo_kernel import NotFound, Principal
 
-from .entries import said
+from .entries import TITLE, said
 from .finding import Cursor, Match, find
 from .query import Query, parse_query
 from .snippets import Piece, snippet
@@ -19,7 +19,7 @@ _PATIENCE = 2.0  # seconds that a search waits for what is not indexed yet
 
 
 class Hit(Struct, frozen=True, kw_only=True):
-    """Event `seq` of a session that matches; `kind` is title, user, assistant, tool or notice."""
+    """Event `seq` of a session that matches, or its title, with 0; `kind` is title, user, assistant, tool or notice."""
 
     session: str
     title: str
@@ -63,13 +63,14 @@ async def search(
 
 async def _shown(upkeep: Upkeep, workspace: str, principal: Principal, query: Query, match: Match) -> Hit | None:
     """Return a match with its text, None when that is gone, or is no match at a closer look."""
+    after = max(match.seq - 1, 0)
     try:
-        events = await upkeep.host.sessions.events(
-            match.session, workspace=workspace, principal=principal, after=match.seq - 1, limit=1
+        (event,) = await upkeep.host.sessions.events(
+            match.session, workspace=workspace, principal=principal, after=after, limit=1
         )
-    except NotFound:
+    except (NotFound, ValueError):
         return None
-    pieces = snippet(said(events[0])[0], query) if events else ()
+    pieces = snippet(match.title if match.kind == TITLE else said(event)[0], query)
     if not pieces:
         return None
     return Hit(

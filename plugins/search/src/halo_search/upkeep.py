@@ -89,7 +89,7 @@ class Upkeep:
             self._asked = None
 
     async def _sweep(self, index: Index) -> bool:
-        """Index what changed since the last sweep, everything if the index was emptied; false if something is missing."""
+        """Index what changed since the last sweep, all if the index was emptied; false if something is missing."""
         began = self.host.clock.now()
         mark = await index.mark()
         await index.scrub()  # what a sweep that was cut has left
@@ -147,7 +147,7 @@ class Upkeep:
             return True
         if position is not None and position.seq > info.head:
             return await self._check_head(index, info, position.seq)
-        known = position is not None and position.archived == info.archived
+        known = position is not None and (position.title, position.archived) == (info.title, info.archived)
         seq = position.seq if position and known else await index.enter(info)
         while seq < info.head:
             before, events = seq, await self._events(info, seq, limit=_EVENTS)

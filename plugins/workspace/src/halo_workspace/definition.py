@@ -95,6 +95,7 @@ def read_definition(text: str, *, agent: str, folder: str) -> Definition:
         description=file.description,
         model=_choice(file.model),
         tools=file.tools,
+        team=file.team,
         priority=file.priority,
         internal=file.internal,
         source=folder,
