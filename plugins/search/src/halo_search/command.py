@@ -40,8 +40,8 @@ def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="halo sessions search",
         description="Search what was said in the sessions of a workspace.",
-        epilog='A query has words that must all be there (the last one may be only begun), "phrases", and -words that'
-        " must not be there. Put `--` before one that begins with a dash.",
+        epilog='A query has words that must all be there (the last one may be only begun), "phrases", and behind a dash'
+        " what must not be there. Put `--` before one that begins with a dash.",
     )
     add = parser.add_argument
     add("query", nargs="?", metavar="QUERY", help="what to look for")
