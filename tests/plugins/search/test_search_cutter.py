@@ -65,6 +65,12 @@ def test_items_lie_in_the_text_in_order(text: str) -> None:
     assert places == sorted(places)
 
 
+@given(st.text(alphabet=st.characters(max_codepoint=127)))
+def test_plain_text_is_cut_as_any_other(text: str) -> None:
+    """What stands beside a word makes no difference to how it is cut."""
+    assert cut(text) == cut(f"{text} 世")[:-1]
+
+
 @given(st.text(alphabet=st.characters(exclude_categories=["M", "Cs"])))
 def test_composition_makes_no_difference(text: str) -> None:
     """A text is cut alike however its letters are composed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 from unicodedata import unidata_version
@@ -11,6 +12,7 @@ from .letters import fold, kind_of
 # Of what a text is cut into: an index that another edition made is made anew.
 EDITION = 1_000_000 + int(unidata_version.replace(".", ""))
 LONGEST_TOKEN = 64
+_ASCII = re.compile("[A-Za-z0-9]+")
 
 
 class Item(NamedTuple):
@@ -59,6 +61,8 @@ class _Cutting:
 
 def cut(text: str) -> list[Item]:
     """Return the items of a text, in order."""
+    if text.isascii():  # which most is, and is twice as fast so
+        return [Item(word[0].lower(), word.start(), word.end()) for word in _ASCII.finditer(text)]
     cutting = _Cutting()
     for letters, start, end in fold(text):
         if letters.isascii() and letters.isalnum():

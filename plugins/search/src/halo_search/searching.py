@@ -52,7 +52,7 @@ async def search(
     cursor = after or Cursor(now=upkeep.host.clock.now())
     database = (await upkeep.index()).database
     matches, behind = await database.read(lambda tx: find(tx, query, principal, cursor=cursor, limit=limit))
-    shown = [await _shown(upkeep, workspace, principal, query, match) for match in matches]
+    shown = await asyncio.gather(*(_shown(upkeep, workspace, principal, query, match) for match in matches))
     return Found(
         hits=[hit for hit in shown if hit],
         next=str(behind) if behind else None,
