@@ -221,6 +221,17 @@ async def test_two_processes_index_once(desk: Desk, halo: Workbench) -> None:
     assert len(places) == len(set(places)) == 3 * (1 + 4 + 4)
 
 
+async def test_events_are_added_where_the_index_ends(desk: Desk) -> None:
+    """Who read events that somebody else has added meanwhile adds none of them."""
+    session = await desk.say("needle")
+    (info,) = await desk.kernel.host.sessions.changed(workspace=desk.workspace, since=0)
+    (portion,) = entries.portions(await journal(session))
+    ours = await index.Index.open(desk.kernel.host, desk.workspace)
+    assert await ours.enter(info) == 0
+    assert [await ours.store(info.id, 0, portion) for _ in range(2)] == [True, False]
+    assert await desk.texts("needle") == ["needle"]
+
+
 async def _say_all(halo: Workbench) -> None:
     async with running_kernel(halo.home) as kernel:
         bare = Workbench(halo.home.parent, workspace=halo.folder)

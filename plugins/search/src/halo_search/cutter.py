@@ -92,9 +92,9 @@ def tokens(items: Sequence[Item]) -> list[str]:
 
 
 def shortened(items: Sequence[Item]) -> list[str]:
-    """Return the tokens that every text has in which more may follow: the last one is only how a token begins.
+    """Return the tokens that tell of items in a text in which more may follow: the last one is how a token begins.
 
-    With a last character that stands alone, after another one, the token of the two is the last.
+    A last character that stands alone, behind another one, is left to the token of the two: that is rarer.
     """
     found = tokens(items)
     return found[:-1] if items[-1].glued else found

@@ -87,8 +87,8 @@ class Index:
 
     async def scrub(self) -> None:
         """See that what was taken out is nowhere in the files, if anything was since the last time."""
-        removed = await self.database.read(lambda tx: _progress(tx, "removed"))
-        if removed == await self.database.read(lambda tx: _progress(tx, "scrubbed")):
+        removed, scrubbed = await self.database.read(lambda tx: (_progress(tx, "removed"), _progress(tx, "scrubbed")))
+        if removed == scrubbed:
             return
         await self.database.write(_merge)
         await self.database.scrub()

@@ -63,14 +63,14 @@ async def search(
 
 async def _shown(upkeep: Upkeep, workspace: str, principal: Principal, query: Query, match: Match) -> Hit | None:
     """Return a match with its text, None when that is gone, or is no match at a closer look."""
-    after = max(match.seq - 1, 0)
     try:
-        (event,) = await upkeep.host.sessions.events(
-            match.session, workspace=workspace, principal=principal, after=after, limit=1
+        events = await upkeep.host.sessions.events(
+            match.session, workspace=workspace, principal=principal, after=max(match.seq - 1, 0), limit=1
         )
-    except (NotFound, ValueError):
+    except NotFound:
         return None
-    pieces = snippet(match.title if match.kind == TITLE else said(event)[0], query)
+    text = match.title if match.kind == TITLE else "".join(said(event)[0] for event in events)
+    pieces = snippet(text, query)
     if not pieces:
         return None
     return Hit(
