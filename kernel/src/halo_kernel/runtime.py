@@ -219,8 +219,8 @@ class Kernel:
             return seat
 
         self.workspaces = Workspaces(
-            self.data,
-            registry,
+            data=self.data,
+            registry=registry,
             clock=self.clock,
             boot=self.boot,
             default=self.settings.of(AgentSettings).default,
@@ -249,12 +249,14 @@ class Kernel:
                 max_attempts=settings.of(AgentSettings, info).max_retries,
             ),
             max_steps=settings.of(AgentSettings, info).max_steps,
+            compress_at=settings.of(AgentSettings, info).compress_at,
             result_chars=settings.of(LimitSettings, info).tool_result_render_chars,
             limits=settings.of(SessionSettings),
             find_agent=self.workspaces.agent,
             spawn=self.supervisor.spawn,
             mark_busy=mark_busy,
             wake=self.sessions.wake,
+            gate=self.sessions.gate,
         )
 
     async def models(self) -> tuple[Sequence[Offer], Offer | None, str]:

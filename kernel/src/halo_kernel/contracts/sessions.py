@@ -153,6 +153,13 @@ class Session(Protocol):
     def interrupt(self) -> bool:
         """Cancel the active run, a paused one too; waiting messages stay. Returns whether there was one."""
 
+    async def compact(self) -> bool:
+        """Make the model's history shorter now, and tell whether it has become so; `interrupt` stops this.
+
+        Messages that come meanwhile are answered after it. Raises `Conflict` while the session runs, `PromptTooLarge`,
+        and what the plugin raised that does it; then, and when it is stopped, the history is as it was.
+        """
+
     async def stop(self) -> None:
         """Cancel this session and all below it; what waits goes into the history unanswered."""
 
@@ -178,6 +185,22 @@ class Session(Protocol):
 
     async def mark(self, name: str) -> None:
         """Mark the session for good, such as with a source that it has read from; `info.marks` has it."""
+
+
+class Command(Protocol):
+    """What a person can ask of the server itself by `/name`."""
+
+    @property
+    def spec(self) -> records.CommandSpec:
+        """How lists and help show it, and who may ask for what."""
+
+    async def run(
+        self, verb: str, arguments: str, message: records.Incoming, session: Session
+    ) -> records.CommandResult:
+        """Do it: `verb` is one of the spec's, '' for none, `arguments` what follows. A `HaloError` is told as it is.
+
+        It is run again when a crash kept its result from being written.
+        """
 
 
 class Prompt(Protocol):

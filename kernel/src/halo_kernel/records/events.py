@@ -145,6 +145,11 @@ class UsageRecorded(KernelBody, frozen=True, kw_only=True, tag="usage.recorded")
     first_ms: int = 0
     ms: int = 0
 
+    @property
+    def tokens(self) -> int:
+        """All of them: what the next call begins with."""
+        return self.input + self.cache_read + self.cache_write + self.output
+
 
 class TurnEnded(KernelBody, frozen=True, kw_only=True, tag="turn.ended"):
     """A turn is over. `error` is a sentence for people, `kind` its type; both empty when it succeeded.
@@ -196,6 +201,20 @@ class ExchangeDeleted(KernelBody, frozen=True, kw_only=True, tag="exchange.delet
     by: str
 
 
+class CommandFinished(KernelBody, frozen=True, kw_only=True, tag="command.finished"):
+    """A person's command (inbox row `row`) was carried out, or refused; `text` answers it, no model sees either.
+
+    The conversation goes on in the session `session`, '' for this one.
+    """
+
+    row: int
+    said: str
+    sender: str
+    text: str
+    ok: bool = True
+    session: str = ""
+
+
 class HookSkipped(KernelBody, frozen=True, kw_only=True, tag="context.skipped"):
     """A plugin's part of the input or the context was left out because it failed; `plugin` and `hook` name it."""
 
@@ -205,12 +224,18 @@ class HookSkipped(KernelBody, frozen=True, kw_only=True, tag="context.skipped"):
 
 
 class ContextCut(KernelBody, frozen=True, kw_only=True, tag="context.cut"):
-    """Events `start` to `end` (inclusive) leave the model's history; `replacement` stands in their place."""
+    """Events `start` to `end` (inclusive) leave the model's history; `replacement` stands in their place.
+
+    Of the tool results that events `cleared` added only a marker is left. `reason` is why there was to be less, `text`
+    a notice for people.
+    """
 
     start: int
     end: int
     replacement: str
     reason: str
+    cleared: tuple[int, ...] = ()
+    text: str = ""
 
 
 class Foreign(Struct, frozen=True, kw_only=True):
@@ -259,7 +284,7 @@ class Delta(Struct, frozen=True, kw_only=True):
 
 _encoder = msgspec.json.Encoder()
 _decoders = {kind: msgspec.json.Decoder(body) for kind, body in KINDS.items()}
-_OURS = {"session", "turn", "input", "assistant", "tool", "context", "exchange", "question", "usage"}
+_OURS = {"session", "turn", "input", "assistant", "tool", "context", "command", "exchange", "question", "usage"}
 _KIND = re.compile(r"([a-z][a-z0-9_-]*)\.[a-z][a-z0-9_.-]*")
 
 

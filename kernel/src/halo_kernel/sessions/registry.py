@@ -23,6 +23,7 @@ from ..recovery import is_cut
 from . import rows
 from .exchanges import delete_exchange
 from .forks import fork
+from .gate import Gate
 from .seat import Seat
 from .session import LiveSession
 
@@ -35,6 +36,7 @@ class Sessions:
     def __init__(self, seat_of: Callable[[str], Awaitable[Seat]], blobs: Blobs) -> None:
         self._seat_of = seat_of
         self._blobs = blobs
+        self.gate = Gate()
         self._broken: set[str] = set()
         self._opening: dict[tuple[str, str], asyncio.Task[LiveSession]] = {}
 

@@ -14,7 +14,7 @@ from .. import records
 from ..contracts import Row, Tx
 from ..errors import BadInput, Conflict, NotFound, SessionClosed
 from ..inbox import input_of, prepared, waiting
-from ..journal import append
+from ..journal import append, journal_of
 from ..outbox import owe_replies
 from ..questions import supersede
 from ..records.storable import storable_text
@@ -35,6 +35,7 @@ _COLUMNS = {
 _SELECT = f"SELECT {', '.join(_COLUMNS.values())} FROM sessions s LEFT JOIN runs r ON r.session = s.id"
 _END = 1 << 62
 Halt = Literal["stopped", "archived", "deleted"]
+_Events = tuple[records.Event, ...]
 
 
 def check_id(session: str) -> str:
@@ -212,17 +213,21 @@ def mark(tx: Tx, session: str, name: str) -> None:
     tx.execute("UPDATE sessions SET marks = ? WHERE id = ?", (" ".join(names), session))
 
 
-def store_state(tx: Tx, session: str, plugin: str, value: str) -> None:
-    """Store what a plugin knows about a session, as JSON."""
-    tx.execute(
-        "INSERT INTO plugin_state(session, plugin, value) VALUES (?, ?, ?)"
-        " ON CONFLICT(session, plugin) DO UPDATE SET value = excluded.value",
-        (session, plugin, value),
-    )
+def add(tx: Tx, session: str, event: records.Foreign, expect: int | None, state: str | None, *, at: int) -> _Events:
+    """Add an event of a plugin, with what that knows about the session, as JSON. Raises `Conflict`."""
+    if expect not in (None, journal_of(tx, session)[1]):
+        raise Conflict(f"the journal of {session} has gone on since event {expect}")
+    if state is not None:
+        tx.execute(
+            "INSERT INTO plugin_state(session, plugin, value) VALUES (?, ?, ?)"
+            " ON CONFLICT(session, plugin) DO UPDATE SET value = excluded.value",
+            (session, event.kind.partition(".")[0], state),
+        )
+    return append(tx, session, [event], at=at)
 
 
 def state_of(tx: Tx, session: str, plugin: str) -> str:
-    """Return what `store_state` stored, `null` before."""
+    """Return what `add` stored, `null` before."""
     row = tx.one("SELECT value FROM plugin_state WHERE session = ? AND plugin = ?", (session, plugin))
     return "null" if row is None else str(row[0])
 

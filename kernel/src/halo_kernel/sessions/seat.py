@@ -17,9 +17,9 @@ from ..log import logger
 from ..questions import expire
 from ..records import Access, AgentSpec, Event, SessionInfo, ToolSpec, WorkspaceInfo
 from ..scopes import Scope
-from ..settings import SessionSettings
 from ..supervisor import at_bell
 from ..turns import Place
+from .gate import Gate
 
 if TYPE_CHECKING:
     from .session import LiveSession
@@ -36,11 +36,11 @@ class Seat(Place):
     scope: Scope
     stopping: asyncio.Event
     start_child: Callable[[SessionInfo, str, Access | None, str, str | None], Awaitable[LiveSession]]
-    limits: SessionSettings
     find_agent: Callable[[WorkspaceInfo, str | None], AgentSpec]
     spawn: Callable[[str, Coroutine[Any, Any, None]], object]
     mark_busy: Callable[[], Awaitable[None]]
     wake: Callable[[Seat, str], Awaitable[object]]
+    gate: Gate
     sessions: WeakValueDictionary[str, LiveSession] = field(default_factory=WeakValueDictionary[str, "LiveSession"])
     used: float = 0.0
     _rested: dict[str, LiveSession] = field(default_factory=dict[str, "LiveSession"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -15,18 +15,20 @@ from ..access import fold_access
 from ..contracts import Lease, Tx, Update
 from ..errors import BadInput, Conflict, HaloError, LeaseHeld, SessionClosed, Stopping
 from ..folds import History
-from ..inbox import accept, check, result_of
-from ..journal import EVERY, append, folded, journal_of, keep_folds, last_answer
+from ..inbox import accept, check
+from ..journal import EVERY, append, folded, keep_folds, last_answer
 from ..log import logger
 from ..questions import supersede
 from ..recovery import recover_tree, withdraw_message
 from ..scopes import Scope
 from ..turns import Desk, Turn
 from . import rows
+from .commands import carry_out, is_command
 from .completion import complete
 from .duty import Duty, find_duty
-from .prompts import PromptHandle
+from .prompts import PromptHandle, Prompts
 from .seat import Seat
+from .writes import Writes
 
 T = TypeVar("T")
 
@@ -38,7 +40,7 @@ class LiveSession:
     """See `contracts.Session`. `seat` is the place in its workspace that it works from."""
 
     def __init__(self, seat: Seat, info: records.SessionInfo, agent: records.AgentSpec) -> None:
-        self._seat = seat
+        self.seat = seat
         self._info = info
         self.agent = agent
         self._desk: Desk | None = None
@@ -46,8 +48,8 @@ class LiveSession:
         self._driver: asyncio.Task[None] | None = None
         self._turn: Turn | None = None
         self._stirred = asyncio.Event()
-        self._prompts: set[PromptHandle] = set()
-        self._writes: set[asyncio.Task[Any]] = set()
+        self._prompts = Prompts(seat.database)
+        self._writes = Writes()
         self._still = asyncio.Lock()  # held while turns run, or while the journal is rewritten
         self._keep_at = 0
         self._told = True  # whether those whom it reports to know of its last end
@@ -66,7 +68,7 @@ class LiveSession:
     @property
     def scope(self) -> Scope:
         """What ends when the session rests for long, or is closed."""
-        self._scope = self._scope or Scope(f"session {self._info.id}", parent=self._seat.scope)
+        self._scope = self._scope or Scope(f"session {self._info.id}", parent=self.seat.scope)
         return self._scope
 
     @property
@@ -89,7 +91,7 @@ class LiveSession:
     async def submit(self, message: records.Incoming) -> records.Receipt:
         """See `contracts.Session.submit`. What is written for a caller that is cancelled meanwhile is answered too."""
         self._check_open()
-        return await asyncio.shield(self._track(self._receive(message)))
+        return await asyncio.shield(self._writes.track(self._receive(message)))
 
     async def _receive(self, message: records.Incoming) -> records.Receipt:
         receipt, fresh = await self._accept(message)
@@ -102,21 +104,8 @@ class LiveSession:
         self._check_open()
         handle = PromptHandle(self._cancel_prompt)
         self._prompts.add(handle)
-        handle.result.add_done_callback(lambda _: self._prompts.discard(handle))
-        self._track(self._write_prompt(message, handle))
+        self._writes.track(self._write_prompt(message, handle))
         return handle
-
-    def _track(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run a write that the session is busy with: it is neither put to rest nor closed before."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._writes.add(task)
-        task.add_done_callback(self._tracked)
-        return task
-
-    def _tracked(self, task: asyncio.Task[Any]) -> None:
-        self._writes.discard(task)
-        if not task.cancelled():
-            task.exception()  # retrieved: whoever waited has it
 
     async def _write_prompt(self, message: records.Incoming, handle: PromptHandle) -> None:
         try:
@@ -130,22 +119,23 @@ class LiveSession:
         elif fresh:
             self._arrived(message, receipt)
         else:
-            self.stir()  # the message came before: the driver looks how it was answered
+            await self._prompts.settle()  # it may have been answered before
+            self.stir()
 
     async def _cancel_prompt(self, handle: PromptHandle) -> None:
         """Withdraw a message, or stop the turn that answers it, with those that gave way to that turn."""
         receipt = handle.receipt
         if receipt is None:
             return
-        session, row, now = self._info.id, receipt.row, self._seat.clock.now()
+        session, row, now = self._info.id, receipt.row, self.seat.clock.now()
         try:
-            withdrawn = await self._seat.database.write(lambda tx: withdraw_message(tx, session, row, now=now))
+            withdrawn = await self.seat.database.write(lambda tx: withdraw_message(tx, session, row, now=now))
         except HaloError as error:
             logger("sessions").warning("could not withdraw a message", session=session, error=error.message)
             withdrawn = False
         if withdrawn:
-            self._seat.database.notify("outbox")
-            await self._settle()
+            self.seat.database.notify("outbox")
+            await self._prompts.settle()
             await self._tell_tree()
         elif self._turn is not None and row <= max(self._turn.numbers):
             self._turn.token.request("cancelled")
@@ -154,25 +144,26 @@ class LiveSession:
     async def _accept(self, message: records.Incoming) -> tuple[records.Receipt, bool]:
         self._check_open()
         check(message)
-        message = replace(message, text=self._seat.mask(message.text))
-        seat, session = self._seat, self._info.id
+        message = replace(message, text=self.seat.mask(message.text))
+        seat, session = self.seat, self._info.id
         await seat.mark_busy()
         key = message.key or f"auto:{seat.clock.new_id()}"
-        at = seat.stamp()
         access = fold_access(self._info.access, message.principal.access, message.access or self._info.access)
-        cap = seat.limits.max_queue_size
+        if is_command(message):
+            return await carry_out(seat, self, message, key=key, access=access), False
+        at, cap = seat.stamp(), seat.limits.max_queue_size
         return await seat.database.write(
             lambda tx: accept(tx, session, message, key=key, at=at, access=access, cap=cap)
         )
 
     def _arrived(self, message: records.Incoming, receipt: records.Receipt) -> None:
-        self._seat.hooks.notify(hookspecs.message_received, session=self.info, receipt=receipt)
+        self.seat.hooks.notify(hookspecs.message_received, session=self.info, receipt=receipt)
         self.stir(receipt.row if message.mode == "interrupt_hard" else 0)
 
     def _check_open(self) -> None:
         if self._closing is not None:
             raise SessionClosed(f"session {self._info.id} is closed", advice="open it again")
-        if self._seat.stopping.is_set():
+        if self.seat.stopping.is_set():
             raise Stopping("the server is shutting down", advice="send again when it is back")
 
     # Running
@@ -188,7 +179,7 @@ class LiveSession:
 
     def wake(self) -> None:
         """Start the driver if it is not there; it looks for waiting rows itself."""
-        if self._driver is None and self._closing is None and not self._seat.stopping.is_set():
+        if self._driver is None and self._closing is None and not self.seat.stopping.is_set():
             self._driver = asyncio.get_running_loop().create_task(self._drive())
             self._driver.add_done_callback(self._driven)
 
@@ -201,72 +192,102 @@ class LiveSession:
         elif self._stirred.is_set():
             self.wake()
         elif self._closing is None:
-            self._seat.rested(self)
+            self.seat.rested(self)
 
     async def _drive(self) -> None:
         """Run turns until nothing waits that this process may run."""
+        gate = self.seat.gate
         async with self._still:
-            while not self._seat.stopping.is_set():
+            while not self.seat.stopping.is_set():
                 self._stirred.clear()
-                desk = self._desk
-                duty = await self._seat.database.read(self._due)
-                if self._closing is not None or duty.is_nothing:
+                if not gate.enter(self):
                     break
-                if duty.superseded:
-                    await self._supersede()
-                    continue
-                if not await (self._sit_down() if desk is None else self._take_turn(desk, duty)):
-                    break
-                if desk is not None and not duty.more and not self._stirred.is_set():
-                    break
-        await self._settle()
+                try:
+                    if not await self._advance():
+                        break
+                finally:
+                    gate.leave(self)
+        await self._prompts.settle()
         if not self._told:
             await self._tell_tree()
-        if any(handle.row for handle in self._prompts):  # another process answers
+        if self._prompts.wait:  # another process answers
             self._retry_later()
+
+    async def _advance(self) -> bool:
+        """Do what is due next; false when nothing is, or when it is not for this process to do."""
+        desk = self._desk
+        duty = await self.seat.database.read(self._due)
+        if self._closing is not None or duty.is_nothing:
+            return False
+        if duty.superseded:
+            now = self.seat.clock.now()
+            await self._write(lambda tx: supersede(tx, self._info.id, at=now))  # its turn is ended next
+            return True
+        if desk is None:
+            return await self._sit_down() is not None
+        return await self._take_turn(desk, duty) and (duty.more or self._stirred.is_set())
 
     async def _tell_tree(self) -> None:
         """Wake those of the tree that have got a report."""
-        await self._seat.wake_tree(self._info.root)
+        await self.seat.wake_tree(self._info.root)
         self._told = True
 
     def _due(self, tx: Tx) -> Duty:
-        return find_duty(tx, self._info, seated=self._desk is not None, boot=self._seat.boot)
-
-    async def _supersede(self) -> None:
-        """Settle the open question, because a message goes first; its turn is ended next."""
-        now = self._seat.clock.now()
-        await self._write(lambda tx: supersede(tx, self._info.id, at=now))
+        return find_duty(tx, self._info, seated=self._desk is not None, boot=self.seat.boot)
 
     async def _take_turn(self, desk: Desk, duty: Duty) -> bool:
         """Run one turn and settle its handles; false when it was landed for a shutdown."""
         turn = self._turn = Turn(desk, duty.rows, resumed=duty.resumed)
         if duty.stop is not None:
             turn.token.request(duty.stop)
-        if any(handle.cancelled and handle.row <= max(turn.numbers) for handle in self._prompts):
+        if self._prompts.want_end(max(turn.numbers)):
             turn.token.request("cancelled")
         try:
             result = await turn.run()
+            self._rests = "waiting" if turn.paused else "idle"
+            await self._prompts.settle()
+            await turn.make_room("turn_end")
         finally:
             self._turn = None
             self._told = self._info.parent is None
-        self._rests = "waiting" if turn.paused else "idle"
         if self._info.head >= self._keep_at:
             self._keep_at = self._info.head + EVERY
-            self._seat.spawn(f"snapshot of {self._info.id}", self._keep_folds())
+            self.seat.spawn(f"snapshot of {self._info.id}", self._keep_folds())
         if result is None and not turn.paused:
             self._stirred.set()  # a row was settled under its hands: look again
-        await self._settle()
+        for name in turn.extended - {self._info.id}:
+            await self.seat.wake(self.seat, name)
         return not (turn.token.requested and turn.token.reason == "landed")
 
-    async def _sit_down(self) -> bool:
-        """Take the tree's lease, mend what a crash cut, and load the history. False: held elsewhere, or parked."""
-        seat, info = self._seat, self._info
+    async def compact(self) -> bool:
+        """See `contracts.Session.compact`."""
+        self._check_open()
+        if self._turn is not None:
+            raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
+        return await asyncio.shield(self._writes.track(self._compact()))
+
+    async def _compact(self) -> bool:
+        gate = self.seat.gate
+        async with self._still:
+            try:
+                desk = (self._desk or await self._sit_down()) if gate.enter(self) else None
+                if desk is None:
+                    raise Conflict(f"session {self._info.id} is held elsewhere", advice="try again in a moment")
+                self._turn = Turn(desk, ())
+                return await self._turn.make_room("manual")
+            finally:
+                gate.leave(self)
+                self._turn = None
+                self.stir()
+
+    async def _sit_down(self) -> Desk | None:
+        """Take the tree's lease, mend what a crash cut, and load the history. None: held elsewhere, or parked."""
+        seat, info = self.seat, self._info
         try:
             lease = await seat.database.lease(f"tree:{info.root}")
         except LeaseHeld:
             self._retry_later()
-            return False
+            return None
         self._lease = lease
         cut = await recover_tree(seat.database, lease, info.root, session=info.id, clock=seat.clock, boot=seat.boot)
         seat.feed.publish(cut)
@@ -276,7 +297,7 @@ class LiveSession:
         if self._info.parked:
             seat.database.notify("outbox")
             self.doze()
-            return False
+            return None
         history, self._keep_at = await seat.database.read(lambda tx: folded(tx, info.id, History))
         await seat.hooks.tell(hookspecs.session_opened, session=self)
         self._desk = Desk(
@@ -289,10 +310,10 @@ class LiveSession:
             scope=self.scope,
             told=self.told,
         )
-        return True
+        return self._desk
 
     async def _keep_folds(self) -> None:
-        self._keep_at = await keep_folds(self._seat.database, self._info.id)
+        self._keep_at = await keep_folds(self.seat.database, self._info.id)
 
     def told(self, event: records.Event) -> None:
         """Be as lists show it after an event; only what was erased is news to the history."""
@@ -304,20 +325,19 @@ class LiveSession:
         """Look again in a second: nothing tells us when another process dies or a disk has room."""
         if not self._retrying and self._closing is None:
             self._retrying = True
-            self._seat.spawn(f"retry {self._info.id}", self._retry())
+            asyncio.get_running_loop().call_later(_HELD_SECONDS, self._retry)
 
-    async def _retry(self) -> None:
-        await asyncio.sleep(_HELD_SECONDS)
+    def _retry(self) -> None:
         self._retrying = False
         self.wake()
 
     async def _refresh(self) -> None:
-        seat, info = self._seat, self._info
+        seat, info = self.seat, self._info
         self._info = await seat.database.read(lambda tx: rows.load(tx, info.id, workspace=seat.workspace))
 
     async def move(self, directory: str) -> None:
         """Be about another directory of the workspace. Raises `Conflict` while it runs."""
-        session, at = self._info.id, self._seat.clock.now()
+        session, at = self._info.id, self.seat.clock.now()
         await self._write(lambda tx: rows.move(tx, session, directory, at=at))
         await self._refresh()
 
@@ -326,21 +346,21 @@ class LiveSession:
 
         Raises `Conflict` while it runs, `LeaseHeld` when another process works on the tree.
         """
-        return await asyncio.shield(self._track(self._alter(change)))
+        return await asyncio.shield(self._writes.track(self._alter(change)))
 
     async def _alter(self, change: Callable[[Tx], tuple[tuple[records.Event, ...], T]]) -> tuple[records.Event, T]:
         if self._still.locked():
             raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
         async with self._still:
-            lease = self._lease = await self._seat.database.lease(f"tree:{self._info.root}")
+            lease = self._lease = await self.seat.database.lease(f"tree:{self._info.root}")
 
             def write(tx: Tx) -> tuple[tuple[records.Event, ...], T]:
                 lease.check(tx)
                 return change(tx)
 
             try:
-                events, more = await self._seat.database.write(write)
-                self._seat.tell(events)
+                events, more = await self.seat.database.write(write)
+                self.seat.tell(events)
             finally:
                 if self._desk is None:
                     self.doze()
@@ -354,13 +374,13 @@ class LiveSession:
         The lease is released before anything that is written later, so a message that comes now takes a new one.
         """
         self._desk = None
-        self._track(self._give_back())
+        self._writes.track(self._give_back())
 
     async def _give_back(self) -> None:
         lease, self._lease = self._lease, None
         scope, self._scope = self._scope, None
         try:
-            if lease is not None and not self._seat.works_under(lease):
+            if lease is not None and not self.seat.works_under(lease):
                 await lease.release()
         except HaloError as error:  # then it is free when this process has ended
             logger("sessions").warning("lease not given back", session=self._info.id, error=error.message)
@@ -373,12 +393,12 @@ class LiveSession:
             self._turn.token.request("cancelled")
             return True
         if self._rests == "waiting" and self._closing is None:
-            self._track(self._end_pause())
+            self._writes.track(self._end_pause())
             return True
         return False
 
     async def _end_pause(self) -> None:
-        session, now = self._info.id, self._seat.clock.now()
+        session, now = self._info.id, self.seat.clock.now()
         await self._write(lambda tx: rows.end_pause(tx, session, why="the turn was cancelled", at=now))
         self.stir()
 
@@ -392,7 +412,7 @@ class LiveSession:
 
     async def halt(self, how: rows.Halt) -> None:
         """Halt the tree from here down: what waits first, so that nothing begins anew, then what runs."""
-        seat, session, now = self._seat, self._info.id, self._seat.clock.now()
+        seat, session, now = self.seat, self._info.id, self.seat.clock.now()
 
         def write(tx: Tx) -> tuple[records.Event, ...]:
             return tuple(event for name in rows.tree(tx, session) for event in rows.halt(tx, name, how, at=now))
@@ -430,38 +450,22 @@ class LiveSession:
             _, late = await asyncio.wait(pending, timeout=_CLOSE_SECONDS)
             if late:
                 logger("sessions").warning("closed over a run that does not end", session=self._info.id)
-        self._fail_prompts(Stopping("the session was closed before this message was answered"))
+        self._prompts.fail(Stopping("the session was closed before this message was answered"))
         try:
             await self._give_back()
         finally:
-            self._seat.left(self)
-
-    # Handles
-
-    async def _settle(self) -> None:
-        """Settle the handles whose messages have been answered, here or by another process."""
-        rows_of = {handle.row for handle in self._prompts} - {0}
-        if not rows_of:
-            return
-        found = await self._seat.database.read(lambda tx: {row: result_of(tx, row) for row in rows_of})
-        for handle in list(self._prompts):
-            if (result := found.get(handle.row)) is not None:
-                handle.settle(result)
-
-    def _fail_prompts(self, error: BaseException) -> None:
-        for handle in list(self._prompts):
-            handle.fail(error)
+            self.seat.left(self)
 
     # Reading and plugins' events
 
     def events(self, after: str | None = None, *, live: bool = False) -> AsyncGenerator[Update, None]:
         """See `contracts.Session.events`."""
-        return self._seat.feed.follow(self._info.id, after, live=live)
+        return self.seat.feed.follow(self._info.id, after, live=live)
 
     async def output(self) -> str:
         """Return the last finished answer's text."""
         session = self._info.id
-        return await self._seat.database.read(lambda tx: last_answer(tx, session))
+        return await self.seat.database.read(lambda tx: last_answer(tx, session))
 
     async def append(
         self, kind: str, body: Mapping[str, object], *, expect_head: int | None = None, state: object = ...
@@ -469,34 +473,25 @@ class LiveSession:
         """See `contracts.Session.append`."""
         if not records.is_foreign(kind):
             raise BadInput(f"a plugin appends only kinds of its own, <plugin>.<noun>, not {kind!r}", field="kind")
-        session, plugin = self._info.id, kind.partition(".")[0]
+        session, now, event = self._info.id, self.seat.clock.now(), records.Foreign(kind=kind, data=dict(body))
         value = None if state is ... else msgspec.json.encode(state).decode()
-
-        def write(tx: Tx) -> tuple[records.Event, ...]:
-            if expect_head not in (None, journal_of(tx, session)[1]):
-                raise Conflict(f"the journal of {session} has gone on since event {expect_head}")
-            if value is not None:
-                rows.store_state(tx, session, plugin, value)
-            return append(tx, session, [records.Foreign(kind=kind, data=dict(body))], at=now)
-
-        now = self._seat.clock.now()
-        (event,) = await self._write(write)
-        return event
+        (made,) = await self._write(lambda tx: rows.add(tx, session, event, expect_head, value, at=now))
+        return made
 
     async def state(self, plugin: str) -> object:
         """See `contracts.Session.state`."""
         session = self._info.id
-        return msgspec.json.decode(await self._seat.database.read(lambda tx: rows.state_of(tx, session, plugin)))
+        return msgspec.json.decode(await self.seat.database.read(lambda tx: rows.state_of(tx, session, plugin)))
 
     async def write(self, bodies: Sequence[records.Body]) -> tuple[records.Event, ...]:
         """Add events of the kernel's own that belong to no turn."""
-        session, now = self._info.id, self._seat.clock.now()
+        session, now = self._info.id, self.seat.clock.now()
         return await self._write(lambda tx: append(tx, session, bodies, at=now))
 
     async def _write(self, fn: Callable[[Tx], tuple[records.Event, ...]]) -> tuple[records.Event, ...]:
         """Write what the lease does not guard, then tell everybody: followers, and the sessions that are about it."""
-        events = await self._seat.database.write(fn)
-        self._seat.tell(events)
+        events = await self.seat.database.write(fn)
+        self.seat.tell(events)
         return events
 
     async def mark(self, name: str) -> None:
@@ -504,22 +499,22 @@ class LiveSession:
         if not re.fullmatch(r"[a-z0-9_.:-]{1,60}", name):
             raise BadInput("a mark has 1 to 60 of a-z, 0-9, '_', '.', ':' and '-'", field="name")
         session = self._info.id
-        await self._seat.database.write(lambda tx: rows.mark(tx, session, name))
+        await self.seat.database.write(lambda tx: rows.mark(tx, session, name))
         await self._refresh()
 
     async def complete(self, request: records.ModelRequest, *, purpose: str) -> str:
         """See `contracts.Session.complete`."""
-        return await complete(self._seat, self, request, purpose=purpose)
+        return await complete(self.seat, self, request, purpose=purpose)
 
     # Below
 
     async def children(self) -> Sequence[records.SessionInfo]:
         """See `contracts.Session.children`."""
-        seat, session = self._seat, self._info.id
+        seat, session = self.seat, self._info.id
         return await seat.database.read(lambda tx: rows.children(tx, session, workspace=seat.workspace))
 
     async def start_child(
         self, agent: str, *, access: records.Access | None = None, title: str = "", directory: str | None = None
     ) -> LiveSession:
         """See `contracts.Session.start_child`."""
-        return await self._seat.start_child(self.info, agent, access, title, directory)
+        return await self.seat.start_child(self.info, agent, access, title, directory)

@@ -44,6 +44,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     ] = ""
     max_retries: Annotated[int, _field("Attempts at one model call.", "restart", ge=1, le=100)] = 5
     max_steps: Annotated[int, _field("Model calls in one turn.", "restart", ge=1)] = 100
+    compress_at: Annotated[float, _field("Part of the context that calls for less.", "restart", gt=0, le=1)] = 0.9
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True):

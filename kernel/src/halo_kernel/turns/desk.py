@@ -15,6 +15,7 @@ from ..records import Body, Event, TurnEnded
 from ..reports import settle
 from ..scopes import Scope
 from ..secrets import Redactor
+from ..settings import SessionSettings
 
 
 @dataclass(kw_only=True)
@@ -29,7 +30,9 @@ class Place:
     clock: Clock
     boot: str
     mask: Redactor
+    limits: SessionSettings
     max_steps: int
+    compress_at: float
     result_chars: int
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, TextIO
 from urllib.parse import quote, urlencode
 
-from halo_kernel import BadInput, Client, HaloError, NotFound, connect, default_home
+from halo_kernel import BadInput, HaloError, NotFound, default_home
+from halo_lib_client import Client, connect
 
 _PAGE = 100
 _LOOK, _LINE = 0.5, 10.0  # seconds between two looks at a rebuild, and between two lines about it in a pipe
