@@ -81,6 +81,17 @@ async def test_an_index_made_anew_finds_the_same(desk: Desk) -> None:
     assert await desk.search("needle") == before and len(before["hits"]) == 8
 
 
+async def test_an_index_that_is_gone_is_made_anew(desk: Desk, halo: Workbench) -> None:
+    """Who removes the index's files while nothing runs finds the same afterwards."""
+    await desk.say("needle")
+    before = await desk.search("needle")
+    await halo.close()
+    for path in (halo.folder / ".halo").glob("search.db*"):
+        path.unlink()
+    async with desk_of(halo) as again:
+        assert await again.search("needle") == before and len(before["hits"]) == 3
+
+
 async def test_another_edition_makes_the_index_anew(
     desk: Desk, halo: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
