@@ -13,6 +13,7 @@ import pytest
 import halo_search
 from halo_kernel import OPERATOR, Incoming, Kernel, Principal, Session, Tool, hook
 from halo_kernel.testing import NoteTool, Workbench, front
+from halo_search import searching
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,12 @@ class Notes:
     def provide_tools(self) -> list[Tool]:
         """The tool `note`."""
         return [NoteTool()]
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let searches wait longer for what is not indexed yet: the machine may have other work."""
+    monkeypatch.setattr(searching, "_PATIENCE", 30.0)
 
 
 @pytest.fixture

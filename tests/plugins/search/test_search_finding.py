@@ -100,6 +100,12 @@ async def test_pages_are_one_list(desk: Desk) -> None:
     assert len(hits) == 15
 
 
+async def test_long_texts_hold_up_nobody(desk: Desk) -> None:
+    """Texts of 48,000 characters are indexed and shown while the loop goes on; the fixture watches it."""
+    await desk.say("今天天气很好" * 8_000 + "末尾")
+    assert len((await desk.search("末尾"))["hits"]) == 2
+
+
 @pytest.mark.parametrize(
     ("params", "field", "says"),
     [

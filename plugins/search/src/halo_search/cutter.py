@@ -45,11 +45,14 @@ class _Cutting:
         self._end = end
         self._glued = False
 
-    def stand(self, character: str, start: int, end: int) -> None:
-        """Take a character that stands alone."""
+    def stand(self, characters: str, start: int, end: int) -> None:
+        """Take a character that stands alone, or several, each in its place."""
         self.pause(glued=self._glued)
-        self.items.append(Item(character, start, end, lone=True, glued=self._glued))
-        self._glued = True
+        step = len(characters) == end - start
+        for at, character in enumerate(characters):
+            place = (start + at, start + at + 1) if step else (start, end)
+            self.items.append(Item(character, *place, True, self._glued))
+            self._glued = True
 
     def pause(self, *, glued: bool = False) -> None:
         """End the word that has begun."""
@@ -64,16 +67,13 @@ def cut(text: str) -> list[Item]:
     if text.isascii():  # which most is, and is twice as fast so
         return [Item(word[0].lower(), word.start(), word.end()) for word in _ASCII.finditer(text)]
     cutting = _Cutting()
-    for letters, start, end in fold(text):
-        if letters.isascii() and letters.isalnum():
-            cutting.add(letters, start, end)
-            continue
-        for character in letters:
-            match kind_of(character):
+    for letters, start, end, kind in fold(text):
+        for part in (letters,) if kind else letters:
+            match kind or kind_of(part):
                 case "word":
-                    cutting.add(character, start, end)
+                    cutting.add(part, start, end)
                 case "lone":
-                    cutting.stand(character, start, end)
+                    cutting.stand(part, start, end)
                 case "sign":
                     cutting.pause()
     cutting.pause()

@@ -17,7 +17,8 @@ _MARKS = "\u0300-\u036f\u0483-\u0487\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u309
 _JAMO = "\u1100-\u11ff\ua960-\ua97f\ud7b0-\ud7ff"
 # At most eight marks make a letter: what puts them in order takes the square of their number.
 _LETTER = re.compile(
-    rf"(?P<plain>[A-Za-z0-9]+(?![{_MARKS}]))"
+    rf"(?P<word>[A-Za-z0-9]+(?![{_MARKS}]))"
+    rf"|(?P<lone>[\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]+(?![{_MARKS}\uff9e\uff9f]))"
     r"|[\u1100-\u115f][\u1160-\u11a7][\u11a8-\u11ff]?"
     rf"|[\s\S][{_MARKS}\uff9e\uff9f]{{0,8}}"
 )
@@ -41,14 +42,20 @@ _NARROW = {
 }
 
 
-def fold(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the letters of a text as they are compared, each with where it begins and ends; Latin ones as whole words.
+def fold(text: str) -> Iterator[tuple[str, int, int, Kind | None]]:
+    """Yield the letters of a text as they are compared, each with where it begins and ends, and its kind if all are it.
 
-    A letter may fold to several characters, or to none.
+    A letter may fold to several characters, or to none. Those that change in nothing but case come several at once.
     """
     for found in _LETTER.finditer(text):
-        letter = found[0]
-        yield letter.lower() if found.lastgroup else _folded(letter), found.start(), found.end()
+        letter, start, end = found[0], found.start(), found.end()
+        match found.lastgroup:
+            case "word":
+                yield letter.lower(), start, end, "word"
+            case "lone":
+                yield letter, start, end, "lone"
+            case _:
+                yield _folded(letter), start, end, None
 
 
 @lru_cache(maxsize=1 << 14)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from halo_kernel import NotFound, Principal
+from halo_kernel import Event, Host, NotFound, Principal
 
 from .entries import TITLE, said
 from .finding import Cursor, Match, find
@@ -52,33 +52,43 @@ async def search(
     cursor = after or Cursor(now=upkeep.host.clock.now())
     database = (await upkeep.index()).database
     matches, behind = await database.read(lambda tx: find(tx, query, principal, cursor=cursor, limit=limit))
-    shown = await asyncio.gather(*(_shown(upkeep, workspace, principal, query, match) for match in matches))
+    events = await asyncio.gather(*(_event(upkeep.host, workspace, principal, match) for match in matches))
+    complete = asked.done() and asked.result()
     return Found(
-        hits=[hit for hit in shown if hit],
+        hits=await asyncio.to_thread(_hits, query, matches, events),  # long texts take their time
         next=str(behind) if behind else None,
-        complete=(complete := asked.done() and asked.result()),
+        complete=complete,
         indexed=1.0 if complete else round(upkeep.share, 3),
     )
 
 
-async def _shown(upkeep: Upkeep, workspace: str, principal: Principal, query: Query, match: Match) -> Hit | None:
-    """Return a match with its text, None when that is gone, or is no match at a closer look."""
+async def _event(host: Host, workspace: str, principal: Principal, match: Match) -> Event | None:
+    """Return the event that matches, of a title any of its session; None when the session is gone."""
+    after = max(match.seq - 1, 0)
     try:
-        events = await upkeep.host.sessions.events(
-            match.session, workspace=workspace, principal=principal, after=max(match.seq - 1, 0), limit=1
+        events = await host.sessions.events(
+            match.session, workspace=workspace, principal=principal, after=after, limit=1
         )
     except NotFound:
         return None
-    text = match.title if match.kind == TITLE else "".join(said(event)[0] for event in events)
-    pieces = snippet(text, query)
-    if not pieces:
-        return None
-    return Hit(
-        session=match.session,
-        title=match.title,
-        archived=match.archived,
-        seq=match.seq,
-        at=match.at,
-        kind=match.kind,
-        snippet=pieces,
-    )
+    return next(iter(events), None)
+
+
+def _hits(query: Query, matches: Sequence[Match], events: Sequence[Event | None]) -> Sequence[Hit]:
+    """Return the matches with their texts, without those that are gone, or are no match at a closer look."""
+    found: list[Hit] = []
+    for match, event in zip(matches, events, strict=True):
+        text = match.title if match.kind == TITLE else said(event)[0] if event else ""
+        if event and (pieces := snippet(text, query)):
+            found.append(
+                Hit(
+                    session=match.session,
+                    title=match.title,
+                    archived=match.archived,
+                    seq=match.seq,
+                    at=match.at,
+                    kind=match.kind,
+                    snippet=pieces,
+                )
+            )
+    return found
