@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import fields
+from inspect import get_annotations
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ class Watcher:
 
 
 def public(kind: type) -> set[str]:
-    return {name for name in vars(kind) if not name.startswith("_")}
+    return {name for name in [*vars(kind), *get_annotations(kind)] if not name.startswith("_")}
 
 
 def test_a_plugin_holds_these_members_and_no_more() -> None:
