@@ -71,9 +71,12 @@ def halo_plugins() -> list[object]:
 
 
 @asynccontextmanager
-async def desk_of(halo: Workbench) -> AsyncGenerator[Desk]:
-    """Start a kernel on a workbench, after closing the one that runs, and open its workspace."""
-    kernel = await halo.start()
+async def desk_of(halo: Workbench, *, installed: bool = False) -> AsyncGenerator[Desk]:
+    """Start a kernel on a workbench, after closing the one that runs, and open its workspace.
+
+    With `installed`, the plugin is the one that is found by its entry point.
+    """
+    kernel = await halo.start(discover=installed, env={"HALO_PLUGINS": "search"} if installed else None)
     halo.folder.mkdir(exist_ok=True)
     workspace = await kernel.host.workspaces.open(halo.folder)
     face = front(kernel)

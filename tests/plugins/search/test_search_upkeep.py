@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import subprocess
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -241,6 +242,20 @@ async def test_events_are_added_where_the_index_ends(desk: Desk) -> None:
     assert await ours.enter(info) == 0
     assert [await ours.store(info.id, 0, portion) for _ in range(2)] == [True, False]
     assert await desk.texts("needle") == ["needle"]
+
+
+async def test_the_plugin_is_swapped_while_the_server_runs(tmp_path: Path) -> None:
+    """A new import of the plugin goes on with the index: it finds what was said before, indexes, and takes out."""
+    halo = Workbench(tmp_path)
+    async with desk_of(halo, installed=True) as desk:
+        session = await desk.say("needle one", "needle two")
+        await desk.search("needle")
+        await desk.kernel.reload("search")
+        await erase(desk, session, 1)
+        assert not holds(halo, "two")
+        await desk.say("needle three", session=session)
+        assert sorted(await desk.texts("needle")) == ["needle one", "needle three"]
+    await halo.close()
 
 
 async def _say_all(halo: Workbench) -> None:

@@ -41,7 +41,7 @@ class Upkeep:
         """Something may have changed: look soon, once for many hints."""
         if not self._hinted:
             self._hinted = True
-            self.host.spawn(f"search: a look at {self._workspace.path}", self._look_soon())
+            self.host.spawn(f"a look at {self._workspace.path}", self._look_soon())
 
     async def _look_soon(self) -> None:
         await self.host.clock.sleep(_REST)
@@ -54,7 +54,7 @@ class Upkeep:
             self._asked = asyncio.get_running_loop().create_future()
             if not self.busy:
                 self.busy = True
-                self.host.spawn(f"search: index of {self._workspace.path}", self._work())
+                self.host.spawn(f"index of {self._workspace.path}", self._work())
         return self._asked
 
     async def rebuild(self) -> None:
