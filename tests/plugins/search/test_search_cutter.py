@@ -41,7 +41,7 @@ def found(database: sqlite3.Connection, query: Query, owner: int = 7) -> list[in
         ("Straße, naïve co-op 3.5", ["strasse", "naïve", "co", "op", "3", "5"]),
         ("ＡＢＣ ｶﾞ", ["abc", "ガ"]),
         ("数据库abc系统", ["数", "据", "库", "abc", "系", "统"]),
-        ("ok🎉 👩‍🚀 👍🏽", ["ok", "🎉", "👩", "🚀", "👍"]),
+        ("ok🎉 👩‍🚀 👍🏽 ⏰⭐", ["ok", "🎉", "👩", "🚀", "👍", "⏰", "⭐"]),
         ("한국어", ["한", "국", "어"]),
         (" \t.,:;!?—", []),
     ],
