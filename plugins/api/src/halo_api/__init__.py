@@ -16,6 +16,7 @@ def provide_routes(host: Host) -> Iterable[Route]:
     """Provide the routes under `/api`."""
     from .deliveries import delivery_routes
     from .erase import erase_routes
+    from .export import export_routes
     from .openapi import openapi_routes
     from .questions import question_routes
     from .sessions import session_routes
@@ -28,6 +29,7 @@ def provide_routes(host: Host) -> Iterable[Route]:
         *workspace_routes(host),
         *session_routes(host),
         *stream_routes(host),
+        *export_routes(host),
         *erase_routes(host),
         *question_routes(host),
         *delivery_routes(host),
