@@ -12,7 +12,7 @@ from .. import hookspecs
 from ..access import fold_access
 from ..blobs import Blobs, referenced
 from ..contracts import Tx
-from ..errors import BadInput, NotFound
+from ..errors import BadInput, NotFound, Stopping
 from ..folds import History, View
 from ..inbox import waiting
 from ..journal import erase, folded, journal_of, make_cursor, read
@@ -66,7 +66,8 @@ class Sessions:
             await self._find(seat, session, principal)  # the id may be a foreign session's
         live = await self._live(seat, session)
         if place is not None and place != live.info.directory:
-            await live.move(place)
+            now = seat.clock.now()
+            seat.tell(await seat.database.write(lambda tx: rows.move(tx, session, place, at=now)))
         return live
 
     async def _find(self, seat: Seat, session: str, principal: Principal) -> None:
@@ -209,6 +210,8 @@ class Sessions:
         try:
             (await self._live(seat, session)).stir()
             self._broken.discard(session)
+        except Stopping:
+            pass
         except Exception as error:  # whatever the plugin that finds agents raises
             if session not in self._broken:
                 logger("sessions").error("could not recover a session", session=session, error=str(error))
@@ -216,6 +219,8 @@ class Sessions:
 
     async def close(self, seats: Sequence[Seat], mode: Literal["abort", "land"]) -> None:
         """Close every open session, at most 8 s."""
+        if self._opening:
+            await asyncio.wait(self._opening.values(), timeout=_CLOSE_SECONDS)
         closing = [session.close(mode) for seat in seats for session in list(seat.sessions.values())]
         if closing:
             await asyncio.wait(closing, timeout=_CLOSE_SECONDS)
@@ -247,6 +252,7 @@ class Sessions:
         directory: str,
     ) -> None:
         """Make a session, below `parent` if one is given; an id that is taken stays whose it is."""
+        _check_running(seat)
         for field, text in (("title", title), ("origin", origin)):
             if storable_text(text) != text:
                 raise BadInput(f"{field} must not contain U+0000 or surrogates", field=field)
@@ -273,9 +279,10 @@ class Sessions:
     async def _live(self, seat: Seat, session: str) -> LiveSession:
         """Return the one open instance; all who ask while it opens share one opening."""
         while (live := seat.sessions.get(session)) is not None and live.closed:
-            await asyncio.shield(live.close())
+            await live.close()
         if live is not None:
             return live
+        _check_running(seat)
         key = (seat.workspace.id, session)
         task = self._opening.get(key)
         if task is None:
@@ -301,6 +308,11 @@ class Sessions:
         if owed:
             live.stir()
         return live
+
+
+def _check_running(seat: Seat) -> None:
+    if seat.stopping.is_set():
+        raise Stopping("the server is shutting down", advice="try again when it is back")
 
 
 def _owed(tx: Tx) -> Sequence[str]:

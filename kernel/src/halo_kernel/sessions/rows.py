@@ -201,8 +201,8 @@ def halt(tx: Tx, session: str, how: Halt, *, at: int) -> tuple[records.Event, ..
 
 
 def end_pause(tx: Tx, session: str, *, why: str, at: int) -> tuple[records.Event, ...]:
-    """Settle what keeps a session's turn waiting, so that it ends as cancelled when it is taken up."""
-    tx.execute("UPDATE runs SET waiting = 2 WHERE session = ? AND waiting = 1", (session,))
+    """Settle what keeps a session's turn waiting, so that it ends as cancelled, whichever process has it."""
+    tx.execute("UPDATE runs SET waiting = 2 WHERE session = ?", (session,))
     return supersede(tx, session, at=at, why=why)
 
 
@@ -241,6 +241,8 @@ def after(info: records.SessionInfo, event: records.Event) -> records.SessionInf
     match event.body:
         case records.SessionTitled(title=title):
             info = replace(info, title=title)
+        case records.SessionMoved(directory=directory):
+            info = replace(info, directory=directory)
         case records.UsageRecorded(model=model, purpose="turn"):
             info = replace(info, model=model)
         case records.TurnStarted():
