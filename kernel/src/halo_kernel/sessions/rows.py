@@ -28,7 +28,7 @@ _OWNED = ("id", "root", "parent", "agent", "access", "principal", "principal_kin
 NEW = (*_OWNED, "title", "directory", "created_at", "updated_at")
 _COLUMNS = {
     **{name: f"s.{name}" for name in (*NEW, "model", "marks", "head")},
-    **{name: f"s.{name}_at IS NOT NULL" for name in ("stopped", "archived")},
+    **{name: f"s.{name}_at IS NOT NULL" for name in ("stopped", "archived", "deleted")},
     "parked": "s.parked",
     "state": "CASE WHEN r.waiting IS NULL THEN 'idle' WHEN r.waiting = 0 THEN 'running' ELSE 'waiting' END",
 }
@@ -165,6 +165,13 @@ def children(tx: Tx, session: str, *, workspace: records.WorkspaceInfo) -> Seque
     """Return the sessions right below one, oldest first."""
     rows = tx.execute(f"{_SELECT} WHERE s.parent = ? AND s.deleted_at IS NULL ORDER BY s.created_at, s.id", (session,))
     return [_info(row, workspace) for row in rows]
+
+
+def changed(tx: Tx, workspace: records.WorkspaceInfo, since: int, after: str, limit: int) -> list[records.SessionInfo]:
+    """Return sessions of all principals that changed since then, those whose ids come after `after`, by id."""
+    news = "s.updated_at >= ? OR s.archived_at >= ? OR s.deleted_at >= ?"
+    found = tx.execute(f"{_SELECT} WHERE s.id > ? AND ({news}) ORDER BY s.id LIMIT ?", (after, *[since] * 3, limit))
+    return [_info(row, workspace) for row in found]
 
 
 def tree(tx: Tx, session: str) -> list[str]:
