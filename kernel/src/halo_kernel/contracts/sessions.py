@@ -139,6 +139,9 @@ class Session(Protocol):
     async def output(self) -> str:
         """Return the last finished answer's text."""
 
+    async def commands(self) -> Sequence[records.CommandSpec]:
+        """Return what people can ask for here by `/name`, by that name."""
+
     async def children(self) -> Sequence[records.SessionInfo]:
         """Return the sessions that were started from this one, oldest first."""
 

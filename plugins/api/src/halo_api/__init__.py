@@ -17,6 +17,7 @@ def provide_routes(host: Host) -> Iterable[Route]:
     from .deliveries import delivery_routes
     from .erase import erase_routes
     from .export import export_routes
+    from .lifecycle import lifecycle_routes
     from .openapi import openapi_routes
     from .questions import question_routes
     from .sessions import session_routes
@@ -28,6 +29,7 @@ def provide_routes(host: Host) -> Iterable[Route]:
         *openapi_routes(host),
         *workspace_routes(host),
         *session_routes(host),
+        *lifecycle_routes(host),
         *stream_routes(host),
         *export_routes(host),
         *erase_routes(host),
