@@ -20,6 +20,7 @@ from halo_kernel import (
     AssistantMessage,
     Block,
     Body,
+    CommandFinished,
     ContextCut,
     ContextErased,
     ContextPrepared,
@@ -117,6 +118,7 @@ inside = st.one_of(
     st.builds(QuestionAsked, question=numbers, call=few, tool=few, text=texts, options=st.just(("a", "b"))),
     st.builds(QuestionSettled, question=numbers, call=few, state=st.sampled_from(["approved", "expired"]), text=texts),
     st.builds(HookSkipped, plugin=few, hook=few, error=texts),
+    st.builds(CommandFinished, row=numbers, said=texts, sender=few, text=texts, ok=st.booleans(), session=few),
     st.builds(
         ContextCut,
         start=st.integers(-2, 40),

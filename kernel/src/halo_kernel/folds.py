@@ -153,7 +153,7 @@ class View(Struct):
                     self._put(event, f"seq:{event.seq}", "notice", text=text)
 
     def _put(self, event: records.Event, item: str, kind: str, **more: Any) -> Item:
-        told = {"first": event.seq, **more}
+        told: dict[str, Any] = {"first": event.seq, **more}
         made = Item(id=item, kind=kind, at=event.at, turn=event.turn, seq=event.seq, **told)
         self.items[f"{event.turn}/{item}"] = made
         return made
