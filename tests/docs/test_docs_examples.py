@@ -17,8 +17,9 @@ import msgspec
 import pytest
 from ruamel.yaml import YAML
 
-from halo_kernel import Plugins, connect
+from halo_kernel import Plugins
 from halo_kernel.manifests import Manifest
+from halo_lib_client import connect
 
 from .pages import ROOT, Block, blocks, pages
 from .sandbox import Sandbox, is_shown

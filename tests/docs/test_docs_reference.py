@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 import halo_kernel
-from halo_kernel import Kernel, connect, contracts, errors, hookspecs, records
+from halo_kernel import Kernel, contracts, errors, hookspecs, records
 from halo_kernel.http.replies import STATUS
 from halo_kernel.manifests import Manifest
 from halo_kernel.records import events
+from halo_lib_client import connect
 
 from .generate import filled
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from halo_kernel import Client
+from halo_lib_client import Client
 
 from .commands import Done, Halo
 from .conftest import a_person

@@ -408,3 +408,25 @@ async def test_an_update_under_a_running_older_version(tmp_path: Path) -> None:
     await older.write(lambda tx: tx.execute("INSERT INTO b VALUES (2, 'old')"))
     await newer.close()
     await older.close()
+
+
+async def test_a_database_that_is_not_open_is_copied(tmp_path: Path, alone: bool) -> None:
+    """`copy` writes all of a closed database, what is in its -wal too, changes nothing, and takes any schema."""
+    database = await _open(tmp_path, [FIRST], alone=alone)
+    await database.write(lambda tx: tx.execute("INSERT INTO a(y) VALUES ('kept')"))
+    await database.close()
+    before = (tmp_path / "halo.db").read_bytes()
+    place = Place(name="halo", scope="global", directory=tmp_path)
+    await SqliteStorage(alone=alone).copy(place, tmp_path / "copy.db")
+    assert rows(tmp_path / "copy.db", "SELECT y FROM a") == [("kept",)]
+    assert (tmp_path / "halo.db").read_bytes() == before
+    assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_file_that_is_no_database_is_not_copied(tmp_path: Path) -> None:
+    """What cannot be read as a database, or is not there, is an error, and leaves no copy."""
+    (tmp_path / "halo.db").write_bytes(b"no database at all" * 100)
+    for name in ("halo", "nothing"):
+        with pytest.raises(StorageUnavailable):
+            await SqliteStorage().copy(Place(name=name, scope="global", directory=tmp_path), tmp_path / "copy.db")
+    assert [path.name for path in tmp_path.iterdir()] == ["halo.db"]

@@ -197,7 +197,7 @@ async def check_all(kernel: Kernel, workspace: str, crowd: Crowd, names: list[st
         events = await at_rest(session)
         check(events)
         assert session._desk is None or session._desk.history == history_of(events)  # type: ignore[attr-defined]
-        assert not session._prompts, "every handle is settled"  # type: ignore[attr-defined]
+        assert not session._prompts._open, "every handle is settled"  # type: ignore[attr-defined]
         partial = session._seat.feed._partials.get(name)  # type: ignore[attr-defined]
         assert partial is None, "nothing is shown as unfinished"
         consumed += [event.body.row for event in events if isinstance(event.body, InputAdded)]

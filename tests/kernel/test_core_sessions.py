@@ -319,7 +319,7 @@ async def test_a_hard_interrupt_of_another_process_aborts_at_once(tmp_path: Path
 
 async def test_a_tree_keeps_its_lease_while_one_of_its_sessions_works(tmp_path: Path) -> None:
     """Sessions of a tree share its lease: one that rests or closes does not take it from under another."""
-    model = ScriptedModel([Answer("root"), Answer("child"), Pieces(["a ", "b"], 0.1)])
+    model = ScriptedModel([Answer("root"), Answer("child"), Answer("the child's report"), Pieces(["a ", "b"], 0.1)])
     async with running_kernel(tmp_path / "home", model=model) as kernel:
         root = await a_session(kernel, tmp_path / "w")
         other = await a_session(kernel, tmp_path / "w")
@@ -330,6 +330,7 @@ async def test_a_tree_keeps_its_lease_while_one_of_its_sessions_works(tmp_path: 
         child = await again(kernel, other)
         assert (await soon(root.prompt(Incoming(text="one")))).text == "root"
         assert (await soon(child.prompt(Incoming(text="two")))).text == "child"
+        await until(lambda: len(model.requests) == 3 and root.info.state == "idle")
         handle = root.prompt(Incoming(text="three"))
         await until(lambda: model.active)
         child.doze()  # type: ignore[attr-defined]

@@ -7,7 +7,6 @@ import ipaddress
 import socket
 from collections.abc import Awaitable, Iterable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given
@@ -210,38 +209,6 @@ async def test_an_unknown_name_is_an_os_error() -> None:
     """A name without an address fails like a connection, so that clients treat it as one."""
     with pytest.raises(OSError):
         await egress().resolve("nowhere.invalid", 80)
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "[::1]", "2130706433", "0x7f.1", "[::ffff:7f00:1]"])
-async def test_a_middleware_lets_a_request_go_only_where_it_may(host: str) -> None:
-    """The handler, which dials, is called after the check or never; addresses are checked like names."""
-    sent: list[str] = []
-
-    async def send(request: SimpleNamespace) -> str:
-        sent.append(request.url.host)
-        return "answer"
-
-    gate = egress(a_example=["8.8.8.8"])
-    assert await gate.middleware(SimpleNamespace(url=SimpleNamespace(host="a.example", port=80)), send) == "answer"
-    with pytest.raises(Forbidden):
-        await gate.middleware(SimpleNamespace(url=SimpleNamespace(host=host, port=80)), send)
-    assert sent == ["a.example"]
-
-
-async def test_a_resolver_has_the_shape_that_aiohttp_dials_from() -> None:
-    """It answers numeric hosts of the family that is asked for, and raises what `resolve` raises."""
-    resolver = egress(a_example=PUBLIC, inner_example=["10.0.0.1"]).resolver()
-    flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-    assert await egress(a_example=PUBLIC[:1]).resolver().resolve("a.example", 80, socket.AF_INET6) == []
-    both = await resolver.resolve("a.example", 443, socket.AF_UNSPEC)
-    assert both == [
-        {"hostname": "a.example", "host": ip, "port": 443, "family": family, "proto": 0, "flags": flags}
-        for ip, family in zip(PUBLIC, (socket.AF_INET, socket.AF_INET6), strict=True)
-    ]
-    assert await resolver.resolve("a.example") == [{**both[0], "port": 0}]
-    with pytest.raises(Forbidden):
-        await resolver.resolve("inner.example", 80, socket.AF_UNSPEC)
-    await resolver.close()
 
 
 async def test_what_is_resolved_can_be_dialled() -> None:

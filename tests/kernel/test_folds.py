@@ -24,6 +24,7 @@ from halo_kernel import (
     ContextErased,
     ContextPrepared,
     Event,
+    ExchangeDeleted,
     Foreign,
     History,
     HookSkipped,
@@ -32,6 +33,7 @@ from halo_kernel import (
     QuestionAsked,
     QuestionSettled,
     SessionCreated,
+    SessionForked,
     SessionMoved,
     SessionTitled,
     Text,
@@ -73,7 +75,10 @@ loose = st.one_of(
     st.builds(SessionCreated, agent=texts, access=few, principal=few, title=texts),
     st.builds(SessionTitled, title=texts),
     st.builds(SessionMoved, directory=texts),
-    st.builds(UsageRecorded, reply=few, model=few, purpose=few, input=numbers, output=numbers),
+    st.builds(SessionForked, source=few, head=numbers),
+    st.builds(
+        UsageRecorded, reply=few, model=few, purpose=st.sampled_from(["turn", "aside"]), input=numbers, output=numbers
+    ),
     plugins,
     named,
 )
@@ -112,13 +117,23 @@ inside = st.one_of(
     st.builds(QuestionAsked, question=numbers, call=few, tool=few, text=texts, options=st.just(("a", "b"))),
     st.builds(QuestionSettled, question=numbers, call=few, state=st.sampled_from(["approved", "expired"]), text=texts),
     st.builds(HookSkipped, plugin=few, hook=few, error=texts),
-    st.builds(ContextCut, start=st.integers(-2, 40), end=st.integers(-2, 40), replacement=texts, reason=few),
+    st.builds(
+        ContextCut,
+        start=st.integers(-2, 40),
+        end=st.integers(-2, 40),
+        replacement=texts,
+        reason=few,
+        cleared=st.lists(numbers, max_size=3).map(tuple),
+        text=texts,
+    ),
 )
 starts = st.builds(TurnStarted, rows=st.lists(numbers, max_size=2).map(tuple), cause=few, access=few)
 ends = st.builds(TurnEnded, outcome=outcomes, error=texts, kind=few, steps=numbers)
-bodies: st.SearchStrategy[Body] = st.one_of(
-    inside, starts, ends, st.builds(ContextErased, start=numbers, end=numbers, by=few)
+gone = (
+    st.builds(ContextErased, start=numbers, end=numbers, by=few),
+    st.builds(ExchangeDeleted, row=numbers, start=numbers, end=numbers, by=few),
 )
+bodies: st.SearchStrategy[Body] = st.one_of(inside, starts, ends, *gone)
 turns = st.tuples(starts, st.lists(inside, max_size=6), ends).map(lambda turn: [turn[0], *turn[1], turn[2]])
 
 
@@ -349,10 +364,13 @@ STORY: list[Body] = [
     HookSkipped(plugin="p", hook="h", error="e"),
     Foreign(kind="note.made", data={"text": "a note"}),
     ContextCut(start=3, end=5, replacement="in short", reason="r"),
+    UsageRecorded(reply="s", model="m", input=7, output=2),
+    ToolFinished(call="e", name="n", outcome="ok", text="much"),
+    ContextCut(start=1, end=0, replacement="", reason="r", cleared=(14,), text="cut"),
     TurnEnded(outcome="failed", error="why"),
 ]
 # What the folds of `STORY` come to, by version. Other folds under an old version would go on from wrong snapshots.
-STATES = {1: "145d4d253b7c3f46"}
+STATES = {2: "ed1615d8923eeda1"}
 
 
 def test_folds_that_change_have_a_new_version() -> None:

@@ -44,7 +44,6 @@ from halo_kernel import (
     hook,
 )
 from halo_kernel import errors as error_tree
-from halo_kernel.client.caller import rebuild
 from halo_kernel.testing import Front, VirtualClock, front, running_kernel
 
 FAILURES: list[tuple[HaloError, int]] = [
@@ -470,30 +469,23 @@ async def test_the_limit_holds_for_handlers_that_read_themselves(client: httpx.A
 
 
 @pytest.mark.parametrize("at", range(len(FAILURES)), ids=[type(error).__name__ for error, _ in FAILURES])
-async def test_every_error_has_a_status_and_comes_back(client: httpx.AsyncClient, at: int) -> None:
-    """Each class of the error tree has its status, its shape, and is the same error again at the client."""
+async def test_every_error_has_a_status_and_a_shape(client: httpx.AsyncClient, at: int) -> None:
+    """Each class of the error tree has its status, and tells its sentence, its type and its facts."""
     error, status = FAILURES[at]
     answer = await client.get(f"/api/fail/{at}")
     assert answer.status_code == status
     told = answer.json()
     assert (told["error"], told["type"]) == (error.message, type(error).__name__)
     assert told.get("advice", "") == error.advice
-    again = rebuild(told)
-    assert type(again) is type(error)
-    assert vars(again) == vars(error)
+    assert {name: value for name, value in vars(error).items() if name in told and name != "message"} == {
+        name: value for name, value in told.items() if name not in ("error", "type")
+    }
 
 
 def test_every_error_class_is_tried() -> None:
     """The list of failures above is the whole tree."""
     tree = {each for each in vars(error_tree).values() if isinstance(each, type) and issubclass(each, HaloError)}
     assert tree == {type(error) for error, _ in FAILURES}
-
-
-@pytest.mark.parametrize("told", [None, "text", {}, {"type": "ModelError"}, {"type": "ModelErrorKind", "error": "x"}])
-def test_what_is_no_error_shape_becomes_a_plain_error(told: object) -> None:
-    """Whatever another program answers, the client has an error with a sentence."""
-    assert type(rebuild(told)) is HaloError
-    assert rebuild(told).message
 
 
 async def test_retries_are_timed(client: httpx.AsyncClient) -> None:

@@ -331,7 +331,6 @@ async def test_a_broken_channel_is_told(
     [
         ({"type": "Line", "kind": "Line"}, "'Line' is no type"),
         ({"guarantee": "maybe"}, "'maybe' is no guarantee"),
-        ({"claim": "mine"}, "'mine' is no claim"),
         ({"silence": 0.0}, "silence is a number of seconds"),
     ],
 )

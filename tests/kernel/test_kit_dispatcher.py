@@ -90,11 +90,10 @@ async def test_one_that_is_not_there_is_told(halo: Workbench) -> None:
     [
         ("kind", "Post:Box", "has more than a-z, 0-9, '_' and '-'"),
         ("guarantee", "exactly-once", "guarantee must be one of keyed, queryable, local, none, not 'exactly-once'"),
-        ("claim", "all", "claim must be one of report, job, run, not 'all'"),
     ],
 )
 async def test_words_that_nobody_knows_are_told(halo: Workbench, field: str, value: str, message: str) -> None:
-    """A kind that is no slug, and a guarantee or claim that the kernel does not know, are told."""
+    """A kind that is no slug, and a guarantee that the kernel does not know, are told."""
     post = postbox()
     setattr(post, field, value)
     told = await broken(halo, post, "test_it_says_what_it_is", dispatcher_kind=post.kind)

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from halo_kernel import (
     OPERATOR,
     BadInput,
-    Claim,
     Conflict,
     Delivery,
     DeliveryFailed,
@@ -459,7 +458,6 @@ class Odd:
     """A dispatcher with the given methods; what it lacks it does well."""
 
     kind = "post"
-    claim: Claim = "report"
 
     def __init__(self, guarantee: Guarantee = "none", **methods: object) -> None:
         self.guarantee = guarantee

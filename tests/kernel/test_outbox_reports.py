@@ -286,7 +286,8 @@ async def test_a_report_waits_for_what_waits(tmp_path: Path) -> None:
 async def test_a_report_waits_for_children(tmp_path: Path) -> None:
     """While a session below runs, or has a message waiting, nothing is reported; its end settles the tree."""
     gate, note = asyncio.Event(), NoteTool(wait=lambda call: gate.wait())
-    model = ScriptedModel([Calls([("note", {"text": "x"})]), Answer("the root is done"), Answer("the child is done")])
+    says = ["the root is done", "the child is done", "its parent has read that", "the root has read that"]
+    model = ScriptedModel([Calls([("note", {"text": "x"})]), *map(Answer, says)])
     async with running_kernel(tmp_path / "home", model=model, tools=[note]) as kernel:
         session = await a_session(kernel, tmp_path / "w")
         child = await (await session.start_child("default")).start_child("default")
@@ -296,13 +297,13 @@ async def test_a_report_waits_for_children(tmp_path: Path) -> None:
         await asyncio.sleep(0.1)
         assert await told(session, kernel) == []
         gate.set()
-        assert await rests(kernel, session) == [("caller", "answered", "the root is done")]
+        assert await rests(kernel, session) == [("caller", "answered", "the root has read that")]
 
 
 @pytest.mark.parametrize("archive", [True, False])
 async def test_stopping_the_last_child_settles_the_tree(tmp_path: Path, archive: bool) -> None:
-    """The stop of a child that was all that ran has the root's report made."""
-    model = ScriptedModel([Hang(), Answer("done")])
+    """The stop of a child that was all that ran is reported to the root, which then makes its own report."""
+    model = ScriptedModel([Hang(), Answer("done"), Answer("the child was stopped")])
     async with running_kernel(tmp_path / "home", model=model) as kernel:
         session = await a_session(kernel, tmp_path / "w")
         child = await session.start_child("default")
@@ -311,7 +312,8 @@ async def test_stopping_the_last_child_settles_the_tree(tmp_path: Path, archive:
         await session.prompt(message("go")).result
         assert await told(session, kernel) == []
         await (child.archive() if archive else child.stop())
-        assert await rests(kernel, session) == [("caller", "answered", "done")]
+        assert await rests(kernel, session) == [("caller", "answered", "the child was stopped")]
+        assert "[SUB-AGENT ABORTED: the turn was cancelled]" in str(model.requests[-1].messages[-1])
 
 
 class Asking:

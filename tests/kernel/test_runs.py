@@ -109,7 +109,7 @@ async def scenario(seed: int, home: Path) -> None:
         for result in results:
             assert result.outcome == outcomes.get(result.turn, "cancelled"), "a handle says how its turn ended"
             assert result.outcome != "yielded"
-        assert not session._prompts, "the registry is empty"  # type: ignore[attr-defined]
+        assert not session._prompts._open, "the registry is empty"  # type: ignore[attr-defined]
         assert not session.interrupt() and model.active == 0
 
 

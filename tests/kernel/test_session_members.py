@@ -81,7 +81,7 @@ def test_a_plugin_holds_these_members_and_no_more() -> None:
     """`Host`, `Session`, `Turn` and `Call` have the documented members."""
     assert public(SessionContract) == {
         *("info", "agent", "submit", "prompt", "events", "output", "children", "start_child", "interrupt", "stop"),
-        *("archive", "append", "state", "complete", "mark", "scope"),
+        *("archive", "append", "state", "complete", "compact", "mark", "scope"),
     }
     assert public(CallContract) == {
         *("id", "tool", "arguments", "session", "turn", "access", "approval", "cancel", "progress", "scope", "ask"),

@@ -68,7 +68,8 @@ async def test_a_message_is_answered(tmp_path: Path) -> None:
             "usage.recorded",
             "turn.ended",
         ]
-        assert session.info.title == "hello" and session.info.state == "idle"
+        assert session.info.title == "hello"
+        await until(lambda: session.info.state == "idle")
 
 
 async def test_tools_run_in_order_and_their_results_go_back(tmp_path: Path) -> None:

@@ -9,20 +9,21 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "access": "fold_access parse_access permits",
-    "client": "Client connect find_server",
     "clock": "SystemClock",
     "credentials": "COOKIE",
     "folds": "History Item View",
     "hookspecs": "hook",
     "locks": "locked",
     "plugins": "Plugin Plugins",
-    "presence": "is_served read_presence",
+    "presence": "Presence is_served read_presence",
     "repair": "repair_history",
     "runtime": "Kernel",
+    "schema": "newest_schema",
     "secrets": "ensure_home write_secret",
+    "server": "embedded",
     "settings": "AgentSettings EgressSettings LimitSettings LogSettings ModelSettings PluginSettings ServerSettings"
-    " SessionSettings SettingsField load_kernel_settings",
-    "sites": "add_sites default_home read_sets",
+    " SessionSettings SettingsField SettingsFinding load_kernel_settings",
+    "sites": "Wanted add_sites default_home read_sets",
     "sqlite": "is_own_file",
     "testing.checks": "judge",
 }

@@ -2,9 +2,6 @@
 from .access import fold_access as fold_access
 from .access import parse_access as parse_access
 from .access import permits as permits
-from .client import Client as Client
-from .client import connect as connect
-from .client import find_server as find_server
 from .clock import SystemClock as SystemClock
 from .contracts import *  # noqa: F403
 from .credentials import COOKIE as COOKIE
@@ -16,13 +13,16 @@ from .hookspecs import hook as hook
 from .locks import locked as locked
 from .plugins import Plugin as Plugin
 from .plugins import Plugins as Plugins
+from .presence import Presence as Presence
 from .presence import is_served as is_served
 from .presence import read_presence as read_presence
 from .records import *  # noqa: F403
 from .repair import repair_history as repair_history
 from .runtime import Kernel as Kernel
+from .schema import newest_schema as newest_schema
 from .secrets import ensure_home as ensure_home
 from .secrets import write_secret as write_secret
+from .server import embedded as embedded
 from .settings import AgentSettings as AgentSettings
 from .settings import EgressSettings as EgressSettings
 from .settings import LimitSettings as LimitSettings
@@ -32,7 +32,9 @@ from .settings import PluginSettings as PluginSettings
 from .settings import ServerSettings as ServerSettings
 from .settings import SessionSettings as SessionSettings
 from .settings import SettingsField as SettingsField
+from .settings import SettingsFinding as SettingsFinding
 from .settings import load_kernel_settings as load_kernel_settings
+from .sites import Wanted as Wanted
 from .sites import add_sites as add_sites
 from .sites import default_home as default_home
 from .sites import read_sets as read_sets

@@ -10,6 +10,7 @@ from pathlib import Path
 from .contracts import Database, DataScope, Migration, Place, Storage
 from .errors import BadInput
 from .schema import CHANNELS, HOME
+from .supervisor import given
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _RESERVED = {"halo", "kernel", "channels"}
@@ -29,13 +30,22 @@ class Data:
     ) -> Database:
         """See `contracts.Data.open`."""
         if not _NAME.fullmatch(name) or name in _RESERVED:
-            raise BadInput(
-                f"{name!r} cannot name a database: a-z, 0-9, '_', '-', and none of the kernel's",
-                field="name",
-            )
-        return await self.open_place(
-            Place(name=name, scope=scope, directory=self._directory(name, scope, workspace)), migrations
-        )
+            why = f"{name!r} cannot name a database: a-z, 0-9, '_', '-', and none of the kernel's"
+            raise BadInput(why, field="name")
+        place = Place(name=name, scope=scope, directory=self._directory(name, scope, workspace))
+        return await self.open_place(place, migrations)
+
+    def places(self) -> Sequence[Place]:
+        """See `contracts.Data.places`."""
+        return [place for place in self._open if self._found(place)]
+
+    async def backup(self, place: Place, path: Path, *, progress: Callable[[int, int], object] | None = None) -> None:
+        """See `contracts.Data.backup`."""
+        task = self._found(place)
+        if task is None:
+            await self._storage.copy(place, path)
+        else:
+            await (await asyncio.shield(task)).backup(path, progress=progress)
 
     async def open_home(self) -> Database:
         """Open the registry of workspaces."""
@@ -48,14 +58,16 @@ class Data:
 
     async def open_place(self, place: Place, migrations: Sequence[Migration]) -> Database:
         """Open a place, or share the database that is open there."""
-        task = self._open.get(place)
-        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-            task = asyncio.get_running_loop().create_task(self._opened(place, migrations))
-            self._open[place] = task
+        task = self._found(place)
+        if task is None:
+            task = self._open[place] = asyncio.create_task(given(self._storage.open, place, migrations))
         return await asyncio.shield(task)
 
-    async def _opened(self, place: Place, migrations: Sequence[Migration]) -> Database:
-        return await self._storage.open(place, migrations)
+    def _found(self, place: Place) -> asyncio.Task[Database] | None:
+        """Return the opening of a place, None when there is none or it has failed."""
+        task = self._open.get(place)
+        failed = task is not None and task.done() and (task.cancelled() or task.exception() is not None)
+        return None if failed else task
 
     async def forget(self, place: Place) -> None:
         """Close one place."""
@@ -68,16 +80,10 @@ class Data:
         tasks = [task for task in self._open.values() if not task.cancelled()]
         self._open.clear()
         databases = await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(
-            *(database.close() for database in databases if not isinstance(database, BaseException)),
-            return_exceptions=True,
-        )
+        closing = [database.close() for database in databases if not isinstance(database, BaseException)]
+        await asyncio.gather(*closing, return_exceptions=True)
 
     def _directory(self, name: str, scope: DataScope, workspace: str) -> Path:
-        match scope:
-            case "global":
-                return self._home / "global"
-            case "secret":
-                return self._home / "secrets" / name
-            case "workspace":
-                return self._folder_of(workspace) / ".halo"
+        if scope == "workspace":
+            return self._folder_of(workspace) / ".halo"
+        return self._home / "global" if scope == "global" else self._home / "secrets" / name

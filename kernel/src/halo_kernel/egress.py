@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Any
 
 from .contracts import Address
 from .errors import BadInput, Forbidden
@@ -89,31 +88,6 @@ class Egress:
             fnmatchcase(host, target) if isinstance(target, str) else ip in target or _translated(ip) in target
             for target in listed
         )
-
-    def resolver(self) -> Any:
-        """See `contracts.Egress.resolver`."""
-        return _Resolver(self)
-
-    async def middleware(self, request: Any, handler: Any) -> Any:
-        """See `contracts.Egress.middleware`."""
-        await self.resolve(request.url.host or "", request.url.port or 0)
-        return await handler(request)
-
-
-class _Resolver:
-    """An `aiohttp.abc.AbstractResolver` by shape (https://docs.aiohttp.org/en/stable/abc.html)."""
-
-    def __init__(self, egress: Egress) -> None:
-        self._egress = egress
-
-    async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> list[dict[str, Any]]:
-        fixed = {"hostname": host, "port": port, "proto": 0, "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV}
-        ips = [each.ip for each in await self._egress.resolve(host, port)]
-        found = [{**fixed, "host": ip, "family": socket.AF_INET6 if ":" in ip else socket.AF_INET} for ip in ips]
-        return [each for each in found if family in (socket.AF_UNSPEC, each["family"])]
-
-    async def close(self) -> None:
-        """Nothing to close."""
 
 
 def _unwrapped(text: str) -> IP:

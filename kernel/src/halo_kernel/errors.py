@@ -20,6 +20,7 @@ HaloError
 │   └── NewerData            written by a newer version; opened unchanged by nobody older
 ├── WorkspaceUnusable        missing, not a directory, or not writable
 ├── ModelError               a model call failed
+├── PromptTooLarge           what stands before the conversation does not fit in the model's context
 ├── DeliveryFailed           a part was not delivered, and nothing of it was sent
 ├── PluginFailed             a plugin's hook failed
 └── Stopping                 the server is shutting down
@@ -27,43 +28,42 @@ HaloError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 ModelErrorKind = Literal["throttle", "server", "network", "timeout", "account", "overflow", "refused", "empty", "none"]
 
 
+@dataclass(eq=False, repr=False)
 class HaloError(Exception):
     """Any failure with a sentence for people. `advice` says what to do next."""
 
-    def __init__(self, message: str, *, advice: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.advice = advice
+    message: str
+    _: KW_ONLY
+    advice: str = ""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BadInput(HaloError):
     """Input that breaks a rule; `field` names it (dotted), the message states the rule."""
 
-    def __init__(self, message: str, *, field: str = "", advice: str = "") -> None:
-        super().__init__(message, advice=advice)
-        self.field = field
+    field: str = ""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BadFile(BadInput):
     """A file that breaks a rule; `line` counts from 1, 0 when it is not known."""
 
-    def __init__(self, message: str, *, path: str, line: int = 0, field: str = "", advice: str = "") -> None:
-        super().__init__(message, field=field, advice=advice)
-        self.path = path
-        self.line = line
+    path: str
+    line: int = 0
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TooLarge(BadInput):
     """A request's body is over its route's `limit`, in bytes; the rest of it was not kept."""
 
-    def __init__(self, message: str, *, limit: int = 0, advice: str = "") -> None:
-        super().__init__(message, advice=advice)
-        self.limit = limit
+    limit: int = 0
 
 
 class NotFound(HaloError):
@@ -82,20 +82,18 @@ class QueueFull(Conflict):
     """The session has as many waiting messages as `session.max_queue_size` allows; nothing was written."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LeaseHeld(Conflict):
     """Another living process holds this lease; `holder` describes it."""
 
-    def __init__(self, message: str, *, holder: str = "", advice: str = "") -> None:
-        super().__init__(message, advice=advice)
-        self.holder = holder
+    holder: str = ""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ServerRunning(Conflict):
     """A server of this home runs already; `url` is where."""
 
-    def __init__(self, message: str, *, url: str = "", advice: str = "") -> None:
-        super().__init__(message, advice=advice)
-        self.url = url
+    url: str = ""
 
 
 class Unauthorized(HaloError):
@@ -106,12 +104,11 @@ class WrongCredentials(Unauthorized):
     """Credentials were given and are wrong; counts towards the lock-out of this scheme and address."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LockedOut(Unauthorized):
     """Too many wrong credentials; `retry_after` in seconds."""
 
-    def __init__(self, message: str, *, retry_after: float) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
+    retry_after: float
 
 
 class Forbidden(HaloError):
@@ -144,6 +141,7 @@ class WorkspaceUnusable(HaloError):
     """The workspace is missing, not a directory, or not writable."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ModelError(HaloError):
     """A model call failed.
 
@@ -152,42 +150,38 @@ class ModelError(HaloError):
     `retry_after` in seconds, where the provider said so. `credential` names the key used, never its value.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        kind: ModelErrorKind,
-        retry_after: float | None = None,
-        credential: str = "",
-        advice: str = "",
-    ) -> None:
-        super().__init__(message, advice=advice)
-        self.kind: ModelErrorKind = kind
-        self.retry_after = retry_after
-        self.credential = credential
+    kind: ModelErrorKind
+    retry_after: float | None = None
+    credential: str = ""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
+class PromptTooLarge(HaloError):
+    """The fixed part of a prompt alone is more than the model takes, so no model was asked.
+
+    `contributors` are the largest, each with its slot, its source and about how many tokens it takes.
+    """
+
+    contributors: Sequence[tuple[str, str, int]] = ()
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
 class DeliveryFailed(HaloError):
     """A part was refused by its target and nothing of it was sent.
 
     `permanent`: no other attempt will do better. `retry_after` in seconds, where the platform said so.
     """
 
-    def __init__(
-        self, message: str, *, permanent: bool = False, retry_after: float | None = None, advice: str = ""
-    ) -> None:
-        super().__init__(message, advice=advice)
-        self.permanent = permanent
-        self.retry_after = retry_after
+    permanent: bool = False
+    retry_after: float | None = None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PluginFailed(HaloError):
     """A plugin raised, hung or answered with the wrong type in `hook`."""
 
-    def __init__(self, message: str, *, plugin: str, hook: str, advice: str = "") -> None:
-        super().__init__(message, advice=advice)
-        self.plugin = plugin
-        self.hook = hook
+    plugin: str
+    hook: str
 
 
 class Stopping(HaloError):

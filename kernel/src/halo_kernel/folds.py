@@ -6,7 +6,7 @@ and a state that was stored and read again goes on as if it had not been.
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import groupby, takewhile
 from operator import attrgetter
 from typing import Any
 
@@ -14,26 +14,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from . import records
+from .records import Piece, tokens_of
 
-VERSION = 1  # of both folds: a stored state counts only for the version that made it
+VERSION = 2  # of both folds: a stored state counts only for the version that made it
 CUT_MARKER = "[reply cut off here]"
-
-
-class Piece(Struct, frozen=True, array_like=True):
-    """What one event adds to the history, at the place of event `seq`; it tells of the events `first` to `last`."""
-
-    seq: int
-    assistant: bool
-    content: tuple[records.Block, ...]
-    first: int
-    last: int
+CLEARED_MARKER = "[Old tool result content cleared]"
 
 
 class History(Struct):
-    """The conversation as the model is shown it, before `repair`, and the digest of the context before it."""
+    """The conversation as the model is shown it, before `repair`, and the digest of the context before it.
+
+    `tokens` is what the provider counted of both up to event `counted`, 0 while it has not.
+    """
 
     pieces: list[Piece] = []
     digest: str = ""
+    tokens: int = 0
+    counted: int = 0
 
     def apply(self, event: records.Event) -> None:
         """Take the next event."""
@@ -48,9 +45,16 @@ class History(Struct):
                 self._add(event.seq, False, records.ToolResult(call, text, outcome != "ok"))
             case records.ContextPrepared(digest=digest):
                 self.digest = digest
+            case records.UsageRecorded(purpose="turn", tokens=tokens) if tokens:
+                self.tokens, self.counted = tokens, event.seq
             case records.ContextCut():
+                self.tokens = self.counted = 0
                 self._cut(event.seq, event.body)
+            case records.ExchangeDeleted(start=start, end=end):  # what stands for more than it stays
+                self.tokens = self.counted = 0
+                self.pieces = [piece for piece in self.pieces if piece.first < start or piece.last > end]
             case records.ContextErased(start=start, end=end):
+                self.tokens = self.counted = 0
                 self.pieces = [piece for piece in self.pieces if piece.last < start or piece.first > end]
             case _:
                 pass
@@ -60,6 +64,7 @@ class History(Struct):
 
     def _cut(self, seq: int, cut: records.ContextCut) -> None:
         end = min(cut.end, seq)
+        self.pieces = [_cleared(piece) if piece.seq in cut.cleared else piece for piece in self.pieces]
         if cut.start <= end:
             stand_in = Piece(end, False, (records.Text(cut.replacement),), cut.start, seq)
             before = [piece for piece in self.pieces if piece.seq < cut.start]
@@ -73,6 +78,16 @@ class History(Struct):
             blocks = tuple(block for piece in run for block in piece.content)
             found.append(records.Message("assistant" if assistant else "user", blocks))
         return tuple(found)
+
+    def size(self, before: int) -> int:
+        """Return about how many tokens a call would take in which so many stand before the history."""
+        newer = takewhile(lambda piece: piece.seq > self.counted, reversed(self.pieces))
+        return (self.tokens or before) + tokens_of(*(block for piece in newer for block in piece.content))
+
+
+def _cleared(piece: Piece) -> Piece:
+    results = (block for block in piece.content if isinstance(block, records.ToolResult))
+    return replace(piece, content=tuple(replace(result, text=CLEARED_MARKER) for result in results))
 
 
 class Item(Struct, frozen=True, kw_only=True):
@@ -119,9 +134,12 @@ class View(Struct):
             case records.ToolFinished(call=call, text=text, outcome=outcome):
                 item = self.items.get(f"{event.turn}/{call}") or self._put(event, call, "tool")
                 self.items[f"{event.turn}/{call}"] = replace(item, text=text, outcome=outcome)
-            case records.UsageRecorded():
-                self.tokens = body.input + body.cache_read + body.cache_write + body.output
-            case records.ContextErased(start=start, end=end):
+            case records.UsageRecorded(purpose="turn"):
+                self.tokens = body.tokens
+            case records.ContextCut():
+                self.tokens = 0
+                self._put(event, f"seq:{event.seq}", "notice", text=f"{body.text}\n\n{body.replacement}".strip())
+            case records.ContextErased(start=start, end=end) | records.ExchangeDeleted(start=start, end=end):
                 self.items = {key: item for key, item in self.items.items() if not start <= item.seq <= end}
             case _:
                 if text := _notice(body):

@@ -34,6 +34,7 @@ Asked = Callable[P, Coroutine[Any, Any, T]]
 Collected = Callable[P, Iterable[T]] | Asked[P, Iterable[T]]
 
 BUDGET = 5.0
+LONG_BUDGET = {"shrink_context": 3600.0}  # what asks a model
 TELL_BUDGET = 10.0
 GRACE = 0.1
 QUEUE = 256
@@ -180,7 +181,7 @@ class Hooks:
     async def first(self, spec: Asked[P, T | None], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """Ask plugins in order until one answers. Raises `PluginFailed`, or the `HaloError` that a plugin raised."""
         for call in sorted(self._calls(spec, args, kwargs), key=lambda each: each.place):
-            answer = await self._try(call, self.budget)
+            answer = await self._try(call, LONG_BUDGET.get(spec.__name__, self.budget))
             if isinstance(answer, PluginFailed) and isinstance(answer.__cause__, HaloError):
                 raise answer.__cause__  # a typed refusal is an answer, not a failure
             self._blame([answer], strict=True)

@@ -3,6 +3,9 @@
 `provide_*` is plain and fast, called once; a past participle is told after the commit; an imperative asks a question.
 """
 
+# mypy: disable-error-code="empty-body"
+# pyright: reportReturnType=false
+# The docstring is the whole body of a specification, which nobody calls.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -25,55 +28,46 @@ hook = pluggy.HookimplMarker(PROJECT)
 @spec
 def provide_settings() -> Iterable[records.Section]:
     """Collect: the plugin's settings sections."""
-    return ()
 
 
 @spec
 def provide_storage(settings: contracts.Settings) -> Iterable[contracts.Storage]:
     """Collect: storage engines by URL scheme; exactly one is chosen."""
-    return ()
 
 
 @spec
 def provide_models(settings: contracts.Settings) -> Iterable[contracts.ModelProvider]:
     """Collect: model providers."""
-    return ()
 
 
 @spec
 def provide_agents(host: contracts.Host) -> Iterable[contracts.AgentSource]:
     """Collect: sources of agents."""
-    return ()
 
 
 @spec
 def provide_routes(host: contracts.Host) -> Iterable[records.Route]:
     """Collect: HTTP routes; two claims on one path are a load error that names both."""
-    return ()
 
 
 @spec
 def provide_channels(host: contracts.Host) -> Iterable[contracts.Channel]:
     """Collect: channels, one of a type."""
-    return ()
 
 
 @spec
 def provide_dispatchers(host: contracts.Host) -> Iterable[contracts.Dispatcher]:
     """Collect: what carries deliveries, one of a kind."""
-    return ()
 
 
 @spec
 def provide_services(host: contracts.Host) -> Iterable[contracts.Service]:
     """Collect: long-lived tasks of the server, supervised; a command's own kernel has none."""
-    return ()
 
 
 @spec
 def provide_tools(session: contracts.Session) -> Iterable[contracts.Tool]:
     """Collect: tools for one session."""
-    return ()
 
 
 @spec
@@ -118,7 +112,7 @@ async def tool_finished(session: records.SessionInfo, event: records.Event) -> N
 
 @spec
 async def model_finished(call: contracts.ModelCall) -> None:
-    """Notify: a model call has ended; `call` has its usage or its error."""
+    """Notify: a model call has ended; `call` has its usage or its error, neither when it was cut or waits."""
 
 
 @spec
@@ -134,6 +128,16 @@ async def plugin_failed(failure: PluginFailed) -> None:
 @spec(firstresult=True)
 async def resolve_model(name: str, session: contracts.Session) -> str | None:
     """First: another `<provider>/<id>` for the model name that an agent asks for, such as an alias."""
+
+
+@spec(firstresult=True)
+async def shrink_context(
+    reason: records.ShrinkReason,
+    session: contracts.Session,
+    request: records.ModelRequest,
+    history: Sequence[records.Piece],
+) -> records.ContextCut | None:
+    """First: what shall leave the model's history, of which `request` is made; it may take an hour to tell."""
 
 
 @spec(firstresult=True)
@@ -161,16 +165,22 @@ async def prepare_input(
     batch: Sequence[records.PreparedInput], session: contracts.Session
 ) -> Sequence[records.PreparedInput]:
     """Fold: change what people and the model see of each row of a batch; same rows, same order."""
-    return batch
 
 
 @spec
 async def prepare_context(session: contracts.Session) -> Iterable[records.ContextPart]:
     """Collect: parts of the system prompt."""
+
+
+@spec
+async def extend_turn(turn: contracts.Turn, session: contracts.Session) -> Iterable[records.Extension]:
+    """Collect: messages that are accepted in the write that ends a turn which succeeded or failed.
+
+    If one is for the turn's own session, what the turn answered is sent as interim, and the next turn replies too.
+    """
     return ()
 
 
 @spec
 async def report_health(host: contracts.Host) -> Iterable[records.HealthCheck]:
     """Collect: what `halo doctor` should say of the plugin's own matters, such as a program that it needs."""
-    return ()

@@ -14,7 +14,7 @@ from . import records
 from .contracts import Row, Tx
 from .errors import BadInput, QueueFull, SessionClosed
 from .journal import find, journal_of, last_answer, make_cursor
-from .outbox import take_pointer
+from .outbox import owe_parent, take_pointer
 from .questions import pending
 from .records.storable import storable_text
 from .tables import insert, select
@@ -57,7 +57,7 @@ def accept(
     """Write the message and return its receipt and True; a key that was seen before gives the first receipt and False.
 
     A key is its sender's own: other principals' keys are other keys, whatever they say.
-    A person's message frees a tree that was parked after repeated crashes.
+    A message lets a session that was stopped go on, a person's also a tree that was parked after repeated crashes.
     Raises `SessionClosed`, `QueueFull`, and `Conflict` for a `reply_to` that is refused; nothing is written then.
     """
     who = message.principal
@@ -67,7 +67,9 @@ def accept(
     )
     if seen is not None:
         return _receipt(tx, seen), False
-    _refuse(tx, session, cap)
+    if message.mode != "interrupt_hard":
+        _check_room(tx, session, who.kind, cap)
+    _check_open(tx, session)
     said = {name: getattr(message, name) for name in ("mode", "text", "route", "cause")}
     whose = {"access": access, "principal": who.name, "principal_kind": who.kind, "owed": int(bool(message.route))}
     place = {"session": session, "key": key, "at": at, "head": journal_of(tx, session)[1]}
@@ -75,20 +77,32 @@ def accept(
     assert row is not None
     if message.reply_to is not None:
         take_pointer(tx, session, message.reply_to, row=int(row[1]), at=at)
-    if who.kind == "person" and message.cause == "message":
-        tx.execute("UPDATE sessions SET parked = 0, stopped_at = NULL WHERE id = ?", (session,))
+    owe_parent(tx, session, row=int(row[1]))
+    if message.cause == "message":
+        _let_go_on(tx, session, person=who.kind == "person")
     return _receipt(tx, row), True
 
 
-def _refuse(tx: Tx, session: str, cap: int) -> None:
-    count = "SELECT count(*) FROM inbox WHERE session = sessions.id AND state = 'waiting'"
-    row = tx.one(f"SELECT archived_at, ({count}) FROM sessions WHERE id = ? AND deleted_at IS NULL", (session,))
+def _let_go_on(tx: Tx, session: str, *, person: bool) -> None:
+    free = "stopped_at = NULL, parked = 0" if person else "stopped_at = NULL"
+    tx.execute(f"UPDATE sessions SET {free} WHERE id = ?", (session,))
+    tx.execute("UPDATE inbox SET state = 'waiting' WHERE session = ? AND state = 'held'", (session,))
+
+
+def _check_room(tx: Tx, session: str, kind: records.PrincipalKind, cap: int) -> None:
+    """Raise `QueueFull` when so many of a kind of principal wait: agents never keep people out."""
+    which = "session = ? AND principal_kind = ? AND state = 'waiting'"
+    (count,) = tx.one(f"SELECT count(*) FROM inbox WHERE {which}", (session, kind)) or (0,)
+    if count >= cap:
+        raise QueueFull(f"session {session} has {cap} waiting messages already", advice="send again later")
+
+
+def _check_open(tx: Tx, session: str) -> None:
+    row = tx.one("SELECT archived_at FROM sessions WHERE id = ? AND deleted_at IS NULL", (session,))
     if row is None:
         raise SessionClosed(f"session {session} does not exist any more")
     if row[0] is not None:
         raise SessionClosed(f"session {session} is archived", advice="start a new session")
-    if int(row[1]) >= cap:
-        raise QueueFull(f"session {session} has {cap} waiting messages already", advice="send again later")
 
 
 def _receipt(tx: Tx, row: Row) -> records.Receipt:
@@ -108,14 +122,24 @@ def consumed_by(tx: Tx, session: str, turn: str) -> list[Waiting]:
     return select(tx, Waiting, "inbox WHERE session = ? AND turn = ? ORDER BY id", (session, turn), row="id")
 
 
+def level_of(tx: Tx, session: str) -> tuple[records.Access, records.PrincipalKind]:
+    """Return the level, and the kind of principal, of what a session last answered."""
+    which = "inbox WHERE session = ? AND state = 'consumed' ORDER BY id DESC LIMIT 1"
+    last = tx.one(f"SELECT access, principal_kind FROM {which}", (session,))
+    found = last or tx.one("SELECT access, 'unattended' FROM sessions WHERE id = ?", (session,))
+    return found or ("readonly", "unattended")
+
+
 def prepared(row: Waiting) -> records.PreparedInput:
     """Return a row as it goes into the history, before any plugin has changed it.
 
-    Of what came through a channel the model is told who wrote it, and where.
+    Of what came through a channel the model is told who wrote it, and where; of what another session sent, which one.
     """
     channel, _, _, *thread = [*row.route.split(":", 3), "", ""]
     where = f" | thread: {thread[0]}" if row.route and thread[0] else ""
     head = f"[channel: {channel} | user: {row.principal.rpartition(':')[2]}{where}]\n" if row.route else ""
+    if row.principal_kind == "agent" and row.principal.startswith("session:"):
+        head = f"(from: {row.principal.replace(':', ' ', 1)})\n"
     stamp = datetime.fromtimestamp(row.at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return records.PreparedInput(row=row.row, text=row.text, content=head + row.text, sender=row.principal, stamp=stamp)
 

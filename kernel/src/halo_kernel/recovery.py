@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 
 from . import records
 from .contracts import Clock, Database, Lease, Tx
-from .inbox import accept, gave_way, waiting, withdraw
+from .inbox import accept, gave_way, level_of, waiting, withdraw
 from .journal import append, read_partial, read_turn
-from .outbox import owe_replies, settle
+from .outbox import owe_replies
 from .repair import INTERRUPTED, NOT_RUN
+from .reports import settle
 
 CRASHES_TO_PARK = 3
 _NO_CAP = 1 << 30
@@ -61,11 +62,11 @@ async def recover_tree(
             events += _end_turn(tx, name, turn, why, now)
             if parked:
                 owe_replies(tx, name, text=f"❌ {why}", reason="aborted", at=now)
-        if parked:
-            settle(tx, root, at=now)
-        elif cuts:
+        if cuts and not parked:
             how = _HOW[any(died for _, _, died, _ in cuts)]
             _nudge(tx, root, _text(root, [name for name, *_ in cuts], now, how), f"{boot}:{cuts[0][1]}", now)
+        for name, *_ in cuts:
+            settle(tx, name, at=now)
         return tuple(events)
 
     return await database.write(write)
@@ -133,15 +134,10 @@ def _count_crash(tx: Tx, root: str) -> bool:
 
 def _nudge(tx: Tx, root: str, text: str, key: str, now: int) -> None:
     """Ask the root to go on, at the level and in the kind of what it was answering, so that waiting rows may join."""
-    row = tx.one(
-        "SELECT access, principal_kind FROM inbox WHERE session = ? AND state = 'consumed' ORDER BY id DESC LIMIT 1",
-        (root,),
-    ) or tx.one("SELECT access, 'unattended' FROM sessions WHERE id = ?", (root,))
-    if row is None:
-        return
-    who = records.Principal(name="recovery", kind=row[1])
+    access, kind = level_of(tx, root)
+    who = records.Principal(name="recovery", kind=kind)
     message = records.Incoming(text=text, principal=who, mode="follow_up", cause="recovery")
-    accept(tx, root, message, key=f"nudge:{key}", at=now, access=row[0], cap=_NO_CAP)
+    accept(tx, root, message, key=f"nudge:{key}", at=now, access=access, cap=_NO_CAP)
 
 
 def _text(root: str, cut: list[str], now: int, how: str) -> str:

@@ -29,6 +29,7 @@ from .records import Offer, Route, WorkspaceInfo
 from .scopes import Scope
 from .secrets import ensure_home
 from .sessions import Outbox, Questions, Sessions
+from .sessions.retention import watch_retention
 from .sessions.seat import Seat
 from .settings import (
     KERNEL_SECTIONS,
@@ -205,9 +206,10 @@ class Kernel:
             await self.hooks.tell(hookspecs.workspace_opened, workspace=info, host=self.host)
             duties: dict[str, Callable[[], Awaitable[None]]] = {
                 "inbox": seat.watch_inbox,
-                "questions": partial(seat.watch_questions, self.sessions.wake),
+                "questions": seat.watch_questions,
             }
             if not embedded:
+                duties["retention"] = lambda: watch_retention(database, self.clock)
                 duties["blobs"] = lambda: self._blobs.sweep(info.id, database, self.clock)
             if not embedded and self._dispatchers:
                 duties["outbox"] = Courier(database, self._dispatchers, self.clock, self.hooks).run
@@ -217,8 +219,8 @@ class Kernel:
             return seat
 
         self.workspaces = Workspaces(
-            self.data,
-            registry,
+            data=self.data,
+            registry=registry,
             clock=self.clock,
             boot=self.boot,
             default=self.settings.of(AgentSettings).default,
@@ -247,11 +249,14 @@ class Kernel:
                 max_attempts=settings.of(AgentSettings, info).max_retries,
             ),
             max_steps=settings.of(AgentSettings, info).max_steps,
+            compress_at=settings.of(AgentSettings, info).compress_at,
             result_chars=settings.of(LimitSettings, info).tool_result_render_chars,
-            max_queue=settings.of(SessionSettings).max_queue_size,
+            limits=settings.of(SessionSettings),
             find_agent=self.workspaces.agent,
             spawn=self.supervisor.spawn,
             mark_busy=mark_busy,
+            wake=self.sessions.wake,
+            gate=self.sessions.gate,
         )
 
     async def models(self) -> tuple[Sequence[Offer], Offer | None, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from .contracts import AgentSource, Clock, Database, Place, Tx
@@ -18,35 +19,27 @@ from .records.storable import storable_text
 from .schema import WORKSPACE
 from .sessions.seat import Seat
 from .supervisor import at_bell
+from .tables import insert, select
 
 IDLE_SECONDS = 300.0
 _LOOK_SECONDS = 60.0
 SeatMaker = Callable[[WorkspaceInfo, Database, Callable[[], Awaitable[None]]], Awaitable[Seat]]
 
 
+@dataclass(kw_only=True)
 class Workspaces:
-    """See `contracts.Workspaces`. `make_seat` gives an opened workspace its seat."""
+    """See `contracts.Workspaces`. `make_seat` gives an opened workspace its seat; `default` is the setting's agent."""
 
-    def __init__(
-        self,
-        data: Data,
-        registry: Database,
-        *,
-        clock: Clock,
-        boot: str,
-        default: str,
-        make_seat: SeatMaker,
-    ) -> None:
-        self._data = data
-        self._registry = registry
-        self.sources: Sequence[AgentSource] = ()
-        self._default = default
-        self._clock = clock
-        self._boot = boot
-        self._marked: set[str] = set()
-        self._make_seat = make_seat
-        self._opening: dict[Path, asyncio.Task[Seat]] = {}
-        self.seats: dict[str, Seat] = {}
+    data: Data
+    registry: Database
+    clock: Clock
+    boot: str
+    default: str
+    make_seat: SeatMaker
+    sources: Sequence[AgentSource] = ()
+    seats: dict[str, Seat] = field(default_factory=dict[str, Seat])
+    _marked: set[str] = field(default_factory=set[str])
+    _opening: dict[Path, asyncio.Task[Seat]] = field(default_factory=dict[Path, "asyncio.Task[Seat]"])
 
     async def open(self, path: str | Path) -> WorkspaceInfo:
         """See `contracts.Workspaces.open`."""
@@ -59,19 +52,17 @@ class Workspaces:
     async def seat(self, workspace: str) -> Seat:
         """Return the seat of a workspace by id, opening it. Raises `NotFound`, `WorkspaceUnusable`."""
         if (seat := self.seats.get(workspace)) is not None:
-            seat.used = self._clock.monotonic()
+            seat.used = self.clock.monotonic()
             return seat
-        row = await self._registry.read(lambda tx: tx.one("SELECT path FROM workspaces WHERE id = ?", (workspace,)))
+        row = await self.registry.read(lambda tx: tx.one("SELECT path FROM workspaces WHERE id = ?", (workspace,)))
         if row is None:
             raise NotFound(f"there is no workspace {workspace}", advice="open its folder first")
         return await self._at(_checked(Path(row[0])))
 
     async def list(self) -> Sequence[WorkspaceInfo]:
         """See `contracts.Workspaces.list`."""
-        rows = await self._registry.read(
-            lambda tx: list(tx.execute("SELECT id, path FROM workspaces ORDER BY used_at DESC, id"))
-        )
-        return [WorkspaceInfo(id=name, path=path) for name, path in rows]
+        source = "workspaces ORDER BY used_at DESC, id"
+        return await self.registry.read(lambda tx: select(tx, WorkspaceInfo, source, ()))
 
     def agents(self, workspace: WorkspaceInfo) -> Sequence[AgentSpec]:
         """See `contracts.Workspaces.agents`; the first source that has an id wins, and its order among equals."""
@@ -83,33 +74,25 @@ class Workspaces:
 
     def agent(self, workspace: WorkspaceInfo, name: str | None = None) -> AgentSpec:
         """See `contracts.Workspaces.agent`."""
-        name = name or self._default or None
+        name = name or self.default or None
         if name is None:
             agents = [agent for agent in self.agents(workspace) if not agent.internal]
             if not agents:
-                raise NotFound(
-                    "there is no agent in this workspace",
-                    advice="install the agents that come with Halo: `pip install halo-workspace`",
-                )
+                advice = "install the agents that come with Halo: `pip install halo-workspace`"
+                raise NotFound("there is no agent in this workspace", advice=advice)
             return agents[0]
         for source in self.sources:
             agent = source.find(workspace, name)
             if agent is not None:
                 return agent
         known = ", ".join(agent.id for agent in self.agents(workspace)) or "none"
-        raise NotFound(
-            f"there is no agent {name!r} in this workspace (there are: {known})",
-            advice=f"name one of them, or add .halo/agents/{name}/agent.yaml",
-        )
+        advice = f"name one of them, or add .halo/agents/{name}/agent.yaml"
+        raise NotFound(f"there is no agent {name!r} in this workspace (there are: {known})", advice=advice)
 
     async def busy(self) -> Sequence[WorkspaceInfo]:
         """Return the workspaces in which some process had a duty when it ended, or has one."""
-        rows = await self._registry.read(
-            lambda tx: list(
-                tx.execute("SELECT id, path FROM workspaces WHERE id IN (SELECT workspace FROM busy) ORDER BY id")
-            )
-        )
-        return [WorkspaceInfo(id=name, path=path) for name, path in rows]
+        source = "workspaces WHERE id IN (SELECT workspace FROM busy) ORDER BY id"
+        return await self.registry.read(lambda tx: select(tx, WorkspaceInfo, source, ()))
 
     async def close(self) -> None:
         """Take the busy mark back from every open workspace that owes nothing."""
@@ -128,13 +111,13 @@ class Workspaces:
             await self.close_idle()
             return _LOOK_SECONDS
 
-        await at_bell(self._registry.listen("busy"), look)
+        await at_bell(self.registry.listen("busy"), look)
 
     async def close_idle(self) -> None:
         """Close every workspace that nobody has used for five minutes, no session is in memory of, and owes nothing."""
         for seat in list(self.seats.values()):
             used = seat.used
-            if self._clock.monotonic() - used < IDLE_SECONDS:
+            if self.clock.monotonic() - used < IDLE_SECONDS:
                 continue
             seat.doze(0)
             if len(seat.sessions) or await seat.database.read(_owes):
@@ -145,33 +128,26 @@ class Workspaces:
                 self._marked.discard(seat.workspace.id)
                 await seat.scope.close()
                 await self._clear_busy(seat.workspace.id)
-                await self._data.forget(_place(path))
+                await self.data.forget(_place(path))
 
     async def _clear_busy(self, workspace: str) -> None:
         """Delete this process's mark and those of dead ones; a living process clears its own."""
 
         def write(tx: Tx) -> None:
             for boot, pid in list(tx.execute("SELECT boot, pid FROM busy WHERE workspace = ?", (workspace,))):
-                if boot == self._boot or not is_running(pid):
+                if boot == self.boot or not is_running(pid):
                     tx.execute("DELETE FROM busy WHERE workspace = ? AND boot = ?", (workspace, boot))
 
-        await self._registry.write(write)
+        await self.registry.write(write)
 
     async def _mark_busy(self, workspace: str) -> None:
         """Say, once a process and before the first duty, that the next boot must look here."""
         if workspace in self._marked:
             return
-        boot, pid = self._boot, os.getpid()
-
-        def write(tx: Tx) -> None:
-            tx.execute(
-                "INSERT INTO busy(workspace, boot, pid) VALUES (?, ?, ?) ON CONFLICT(workspace, boot) DO NOTHING",
-                (workspace, boot, pid),
-            )
-
-        await self._registry.write(write)
+        values = {"workspace": workspace, "boot": self.boot, "pid": os.getpid()}
+        await self.registry.write(lambda tx: insert(tx, "busy", values, more="ON CONFLICT(workspace, boot) DO NOTHING"))
         self._marked.add(workspace)
-        self._registry.notify("busy")
+        self.registry.notify("busy")
 
     async def _at(self, path: Path) -> Seat:
         task = self._opening.get(path)
@@ -179,42 +155,36 @@ class Workspaces:
             task = asyncio.get_running_loop().create_task(self._open(path))
             self._opening[path] = task
         seat = await asyncio.shield(task)
-        seat.used = self._clock.monotonic()
+        seat.used = self.clock.monotonic()
         return seat
 
     async def _open(self, path: Path) -> Seat:
         place = _place(path)
-        database = await self._data.open_place(place, WORKSPACE)
-        fresh = self._clock.new_id(64)
+        database = await self.data.open_place(place, WORKSPACE)
+        fresh = self.clock.new_id(64)
         name = await database.write(lambda tx: _identity(tx, fresh))
         info = WorkspaceInfo(id=name, path=str(path))
         try:
             await self._register(info)
         except HaloError:
-            await self._data.forget(place)
+            await self.data.forget(place)
             raise
-        seat = await self._make_seat(info, database, lambda: self._mark_busy(info.id))
+        seat = await self.make_seat(info, database, lambda: self._mark_busy(info.id))
         self.seats[info.id] = seat
         return seat
 
     async def _register(self, info: WorkspaceInfo) -> None:
-        row = await self._registry.read(lambda tx: tx.one("SELECT path FROM workspaces WHERE id = ?", (info.id,)))
+        row = await self.registry.read(lambda tx: tx.one("SELECT path FROM workspaces WHERE id = ?", (info.id,)))
         if row is not None and row[0] != info.path and (Path(row[0]) / ".halo" / "halo.db").exists():
-            raise Conflict(
-                f"{info.path} and {row[0]} are one workspace: one is a copy of the other",
-                advice=f"delete {info.path}/.halo/halo.db* to make the copy a workspace of its own",
-            )
-        now = self._clock.now()
+            advice = f"delete {info.path}/.halo/halo.db* to make the copy a workspace of its own"
+            raise Conflict(f"{info.path} and {row[0]} are one workspace: one is a copy of the other", advice=advice)
+        values = {"id": info.id, "path": info.path, "used_at": self.clock.now()}
 
         def write(tx: Tx) -> None:
-            tx.execute("DELETE FROM workspaces WHERE path = ? AND id <> ?", (info.path, info.id))
-            tx.execute(
-                "INSERT INTO workspaces(id, path, used_at) VALUES (?, ?, ?)"
-                " ON CONFLICT(id) DO UPDATE SET path = excluded.path, used_at = excluded.used_at",
-                (info.id, info.path, now),
-            )
+            tx.execute("DELETE FROM workspaces WHERE path = ? OR id = ?", (info.path, info.id))
+            insert(tx, "workspaces", values)
 
-        await self._registry.write(write)
+        await self.registry.write(write)
 
 
 def _place(path: Path) -> Place:
@@ -236,10 +206,8 @@ def _checked(path: Path) -> Path:
         raise WorkspaceUnusable(f"the workspace {path} is a file, not a folder", advice="name a folder")
     inner = real / ".halo"
     if not os.access(inner if inner.exists() else real, os.W_OK | os.X_OK):
-        raise WorkspaceUnusable(
-            f"the workspace {path} is not writable for this user",
-            advice="change its permissions, or name another folder",
-        )
+        advice = "change its permissions, or name another folder"
+        raise WorkspaceUnusable(f"the workspace {path} is not writable for this user", advice=advice)
     return real
 
 

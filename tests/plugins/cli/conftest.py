@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import halo_api
-from halo_kernel import Client, connect
 from halo_kernel.testing import NoteTool, ScriptedModel, SimplePlugin
+from halo_lib_client import Client, connect
 
 
 @pytest.fixture

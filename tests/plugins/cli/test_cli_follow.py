@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from halo_cli.follow import Reply, follow
 from halo_cli.workspaces import open_workspace, session_path
-from halo_kernel import Client, ServerEvent
+from halo_kernel import ServerEvent
 from halo_kernel.testing import Answer, Calls, Fail, Pieces, ScriptedModel
+from halo_lib_client import Client
 
 
 def event(kind: str, turn: str, **body: Any) -> ServerEvent:

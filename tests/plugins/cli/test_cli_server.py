@@ -17,7 +17,8 @@ from halo_cli import init, run, sessions, status, stop, up
 from halo_cli.launch import end, wait
 from halo_cli.start import ServerFailed, start, start_supervised
 from halo_cli.terminal import model_line
-from halo_kernel import HaloError, NotFound, default_home, find_server
+from halo_kernel import HaloError, NotFound, default_home
+from halo_lib_client import find_server
 
 
 @pytest.fixture

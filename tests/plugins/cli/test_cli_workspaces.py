@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from halo_cli.workspaces import choose_folder, open_workspace, session_path
-from halo_kernel import BadInput, Client, WorkspaceUnusable, default_home
+from halo_kernel import BadInput, WorkspaceUnusable, default_home
+from halo_lib_client import Client
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from ..contracts import Channel, Database, Host, Tx
 from ..errors import BadInput, NotFound, WrongCredentials
 from ..records import Account, Principal
 from ..supervisor import Supervisor, end_task
+from ..tables import insert
 from .door import Door
 
 _Key = tuple[str, str]
@@ -44,12 +45,9 @@ class Accounts:
             if not _NAME.fullmatch(getattr(account, name)):
                 raise BadInput(f"{name} has 1 to 80 of a-z, 0-9, '_', '.', '@' and '-'", field=name)
         await self.host.workspaces.open(account.workspace)
-        args = (account.type, account.id, msgspec.json.encode(account).decode())
-        sql = (
-            "INSERT INTO accounts(type, id, account) VALUES (?, ?, ?)"
-            " ON CONFLICT(type, id) DO UPDATE SET account = excluded.account"
-        )
-        await self.database.write(lambda tx: tx.one(sql, args))
+        values = {"type": account.type, "id": account.id, "account": msgspec.json.encode(account).decode()}
+        again = "ON CONFLICT(type, id) DO UPDATE SET account = excluded.account"
+        await self.database.write(lambda tx: insert(tx, "accounts", values, more=again))
         await self._restart(account)
 
     async def remove(self, type: str, id: str) -> None:

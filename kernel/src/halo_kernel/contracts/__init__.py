@@ -1,14 +1,11 @@
 """What plugins supply and what the kernel hands to them, as protocols."""
 
-from .blobs import *  # noqa: F403
 from .channels import *  # noqa: F403
 from .clock import *  # noqa: F403
 from .delivery import *  # noqa: F403
 from .egress import *  # noqa: F403
 from .host import *  # noqa: F403
-from .live import *  # noqa: F403
 from .models import *  # noqa: F403
-from .questions import *  # noqa: F403
 from .scopes import *  # noqa: F403
 from .services import *  # noqa: F403
 from .sessions import *  # noqa: F403

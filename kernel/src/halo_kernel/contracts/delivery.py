@@ -7,19 +7,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ..records import Claim, Delivery, Guarantee, Owed, Part
+from ..records import Delivery, Guarantee, Owed, Part
 
 
 class Dispatcher(Protocol):
     """Carries deliveries of one `kind` to where they are owed.
 
-    `guarantee` says what becomes of a part that was being sent when its process died, `claim` who gives way to whom
-    when two of them want a session's report.
+    `guarantee` says what becomes of a part that was being sent when its process died.
     """
 
     kind: str
     guarantee: Guarantee
-    claim: Claim
 
     def split(self, text: str) -> Sequence[str]:
         """Return the messages that a text is sent in, within the target's limits; plain and quick."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +22,8 @@ class Egress(Protocol):
     """Keeps models and remotes away from this machine and its networks.
 
     Dial the addresses that it returns, not the name: a second look-up may answer differently. A redirect names a new
-    host, and a client that is given an address asks no resolver, so both are resolved here too. With aiohttp 3.12 or
-    later, `resolver` checks each name as it is dialled and `middleware` every hop:
-
-        ClientSession(connector=TCPConnector(resolver=egress.resolver()), middlewares=[egress.middleware])
+    host, and a client that is given an address asks no resolver, so both are resolved here too; the library
+    `halo-lib-egress` has both for aiohttp.
     """
 
     async def resolve(self, host: str, port: int) -> Sequence[Address]:
@@ -34,9 +32,3 @@ class Egress(Protocol):
         Only public ones, and those that the setting `egress.allow` lists. Raises `Forbidden` when there are none,
         `BadInput` for what can be no host, `OSError` when the name is not known.
         """
-
-    def resolver(self) -> Any:
-        """Return an `aiohttp.abc.AbstractResolver`, by its shape, for `aiohttp.TCPConnector`."""
-
-    async def middleware(self, request: Any, handler: Any) -> Any:
-        """Check where a request goes, then let it go: an aiohttp client middleware."""

@@ -1,30 +1,28 @@
-"""What a plugin holds of the server."""
+"""What a plugin holds of the server: the host, and all that it leads to."""
 
 # pyright: reportReturnType=false
 # The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ..records import Access, AgentSpec, Event, Principal, Secret, SessionInfo, WorkspaceInfo
-from .blobs import Blobs
+from ..records import Access, AgentSpec, BlobRef, Event, Principal, QuestionInfo, Secret, SessionInfo, WorkspaceInfo
 from .channels import Accounts
 from .clock import Clock
 from .delivery import Outbox
 from .egress import Egress
-from .live import Live
-from .questions import Questions
 from .sessions import Session
-from .storage import Database, DataScope, Migration
+from .storage import Database, DataScope, Migration, Place
 
 if TYPE_CHECKING:
     import msgspec
     from structlog.typing import FilteringBoundLogger
 
     from ..folds import View
-    from ..settings import SettingsField
+    from ..settings import Reading, SettingsField
 
 S = TypeVar("S", bound="msgspec.Struct")
 
@@ -42,6 +40,9 @@ class Settings(Protocol):
         With `workspace`, its `.halo/settings.yaml` goes before the home's file, for what is not `global_only`. A file
         that is broken meanwhile leaves what counted before. Raises `NotFound` when no plugin provides the section.
         """
+
+    def at(self, workspace: WorkspaceInfo | None = None) -> Reading:
+        """Return all that counts now, for a workspace or for the whole server, and what is odd about it."""
 
     def fields(self, workspace: WorkspaceInfo | None = None) -> Sequence[SettingsField]:
         """Return every setting with its rule, value and source; a secret as its handle."""
@@ -146,6 +147,45 @@ class Sessions(Protocol):
         session runs or sends, or another process works on it, `BadInput` for what is no range of whole turns.
         """
 
+    async def delete_exchange(self, session: str, *, workspace: str, principal: Principal, row: int) -> Event:
+        """Show a person's message (inbox row `row`) and what was answered to it no more, to people and models.
+
+        Where several were answered together the answer goes with the last one. Nothing is taken out of the journal.
+        Raises `NotFound` for what is no exchange, `Conflict` while the session runs.
+        """
+
+    async def rename(self, session: str, *, workspace: str, principal: Principal, title: str) -> Event:
+        """Give a session a title, which no message replaces. Raises `BadInput`, `NotFound`."""
+
+    async def fork(self, session: str, *, workspace: str, principal: Principal, title: str | None = None) -> Session:
+        """Make a root session with the history of another one; from then on neither knows of the other.
+
+        What waits, is asked or owed stays with the original; of its open turn the copy has an interrupted one.
+        """
+
+    async def delete(self, session: str, *, workspace: str, principal: Principal) -> None:
+        """Delete a session and all below it: it ends at once, its id is never used again, and nobody finds it.
+
+        What it still owes is sent, as `deleted`; a day later its rows are taken out of the database.
+        """
+
+
+class Questions(Protocol):
+    """The questions of this home, filtered by principal."""
+
+    async def list(
+        self, *, workspace: str, principal: Principal, session: str | None = None, everything: bool = False
+    ) -> Sequence[QuestionInfo]:
+        """Return the open questions of the principal's sessions, oldest first; with `everything` settled ones too."""
+
+    async def answer(
+        self, question: int, *, workspace: str, principal: Principal, approved: bool, text: str = ""
+    ) -> QuestionInfo:
+        """Settle a question and let its session go on.
+
+        Raises `NotFound`, `Forbidden` below the call's level, `Conflict` for a question that is settled or over.
+        """
+
 
 class Data(Protocol):
     """Databases for plugins."""
@@ -154,6 +194,58 @@ class Data(Protocol):
         self, name: str, scope: DataScope, migrations: Sequence[Migration], *, workspace: str = ""
     ) -> Database:
         """Open a database of one's own."""
+
+    def places(self) -> Sequence[Place]:
+        """Return where the databases lie that are open."""
+
+    async def backup(self, place: Place, path: Path, *, progress: Callable[[int, int], object] | None = None) -> None:
+        """Copy a database, one that is not open too, to the file `path`; see `Database.backup`."""
+
+
+class Blobs(Protocol):
+    """Images, long results and the like: files of a workspace, named by their content.
+
+    Put one before the event that names it by its `uri`. It is removed 24 hours later when no event, waiting input or
+    undelivered part names it then.
+    """
+
+    async def put(self, workspace: str, data: bytes | AsyncIterable[bytes], *, media_type: str) -> BlobRef:
+        """Make a value durable and return its reference. What is there already counts as new again.
+
+        Raises `StorageUnavailable`, and nothing is left; `WorkspaceUnusable` when its folder is not one.
+        """
+
+    async def get(self, workspace: str, uri: str) -> bytes:
+        """Return the value of `blob:<sha256>`, checked. Raises `NotFound` when it is gone or damaged."""
+
+    def hold(self, workspace: str) -> AbstractContextManager[None]:
+        """Keep every value, in all processes, for as long as the context lasts: a backup copies them."""
+
+
+class Subscription(Protocol):
+    """What is published from now on, in order; ends when it is closed. Dropping it closes it."""
+
+    missed: int
+    """How many values were dropped, always the oldest, because nobody took them in time."""
+
+    def __aiter__(self) -> Subscription:
+        """Return itself."""
+
+    async def __anext__(self) -> Any:
+        """Wait for the next value."""
+
+    def close(self) -> None:
+        """Take no more; values that wait can still be had."""
+
+
+class Live(Protocol):
+    """Lossy topics, `<plugin>:<noun>`, such as `cron:run_changed`. Use it on the event loop's thread."""
+
+    def publish(self, topic: str, value: object) -> None:
+        """Hand a value to those who listen now; never waits, and costs nothing when nobody does."""
+
+    def subscribe(self, topic: str) -> Subscription:
+        """Listen from now on. Raises `BadInput` for a topic of another form."""
 
 
 class Host(Protocol):

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
 from .. import records
@@ -153,6 +153,13 @@ class Session(Protocol):
     def interrupt(self) -> bool:
         """Cancel the active run, a paused one too; waiting messages stay. Returns whether there was one."""
 
+    async def compact(self) -> bool:
+        """Make the model's history shorter now, and tell whether it has become so; `interrupt` stops this.
+
+        Messages that come meanwhile are answered after it. Raises `Conflict` while the session runs, `PromptTooLarge`,
+        and what the plugin raised that does it; then, and when it is stopped, the history is as it was.
+        """
+
     async def stop(self) -> None:
         """Cancel this session and all below it; what waits goes into the history unanswered."""
 
@@ -197,7 +204,11 @@ class Prompt(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCall:
-    """One model call, for those who guard and account for it; `usage` or `error` once it has finished."""
+    """One model call, for those who guard and account for it; `usage` or `error` once it has finished.
+
+    Neither: it was cut, or waits for a person. `spent` is what each attempt reported, by the reply's id, as the
+    journal's `usage` events have it.
+    """
 
     id: str
     model: str
@@ -208,6 +219,7 @@ class ModelCall:
     approval: records.Answer | None = None
     usage: records.Usage | None = None
     error: ModelError | None = None
+    spent: dict[str, records.Usage] = field(default_factory=dict[str, records.Usage])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -118,5 +118,8 @@ class Storage(Protocol):
         Raises `NewerData` when it needs a newer version, `StorageUnavailable` when it cannot be used.
         """
 
+    async def copy(self, place: Place, path: Path) -> None:
+        """Copy a database that is not open here to the file `path`, and do not change it; see `Database.backup`."""
+
     def owns(self, path: str | int) -> bool:
         """Tell whether a path or descriptor is one of the engine's own open files, which nobody else may open."""

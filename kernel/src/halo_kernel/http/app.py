@@ -23,7 +23,7 @@ from .gate import Gate
 from .origins import PREFLIGHT
 from .replies import as_response, failure, shape
 from .system import System
-from .visits import Visit
+from .visits import respond
 
 
 class Face(routing.Router):
@@ -65,7 +65,7 @@ class Endpoint:
         if route is None:
             response = as_response(self._unanswered(request))
         else:
-            response = await Visit(route=route, gate=self.gate, origins=self.gate.origins(), request=request).respond()
+            response = await respond(request, route, self.gate)
         await response(scope, body.receive, body.send)
 
     def _unanswered(self, request: Request) -> Reply:

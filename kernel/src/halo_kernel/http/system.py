@@ -21,7 +21,6 @@ from ..presence import Presence
 from ..records import OPERATOR, Exchange, HealthCheck, Offer, Principal, Reply, Route
 from ..runtime import Kernel
 from ..settings import ServerSettings
-from .settings import SettingsDesk
 
 _LOCAL_PATH = re.compile(r"/(?![/\\])[^\x00-\x1f\\]*")
 
@@ -106,7 +105,6 @@ class System:
             get(path="/api/doctor", handler=self.doctor, summary="Say what is well and what not", reply=Diagnosis),
             post(path="/api/server/stop", handler=self.stop, summary="Stop the server"),
             get(path="/api/models", handler=self.models, summary="List models and the choice", reply=ModelsStatus),
-            *SettingsDesk(kernel=self.kernel).routes(),
         ]
 
     async def health(self, exchange: Exchange) -> Health:

@@ -14,11 +14,14 @@ from .store import append, read
 
 # What is wordless in these is left, since folds and accounts count by it; of all others nothing is.
 _WORDS: Mapping[type[records.Body], Sequence[str]] = {
-    records.ContextCut: ("replacement", "reason"),
+    records.ContextCut: ("replacement", "reason", "text"),
     records.TurnEnded: ("error",),
-    **dict.fromkeys((records.ContextErased, records.ContextPrepared, records.UsageRecorded), ()),
+    **dict.fromkeys(
+        (records.ContextErased, records.ContextPrepared, records.ExchangeDeleted, records.UsageRecorded), ()
+    ),
 }
-_QUESTION = "UPDATE questions SET arguments = '{}', text = '', options = '[]', answer = '' WHERE id = ?"
+_TITLED = records.SessionTitled | records.SessionCreated
+_QUESTION = "UPDATE questions SET arguments = '{}', text = '', options = '[]', answer = '' WHERE id = ? AND session = ?"
 
 
 def erase(
@@ -36,18 +39,16 @@ def erase(
         rest = records.encode_body(_wordless(event.body, by, at))
         tx.execute("UPDATE events SET body = ? WHERE session = ? AND seq = ?", (rest, session, event.seq))
         if isinstance(event.body, records.InputAdded):
-            tx.execute("UPDATE inbox SET text = '' WHERE id = ?", (event.body.row,))
+            tx.execute("UPDATE inbox SET text = '' WHERE id = ? AND session = ?", (event.body.row, session))
         if isinstance(event.body, records.QuestionAsked):
-            tx.execute(_QUESTION, (event.body.question,))
+            tx.execute(_QUESTION, (event.body.question, session))
     for table in ("snapshots", "partials"):
         tx.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
     _blank_debts(tx, session, found)
     bodies: list[records.Body] = [records.ContextErased(start=start, end=end, by=by)]
-    if any(isinstance(event.body, records.SessionTitled | records.SessionCreated) for event in found):
+    if any(isinstance(event.body, _TITLED) for event in found):
         left = (event.body for event in reversed(read(tx, session)))
-        title = next(
-            (body.title for body in left if isinstance(body, records.SessionTitled | records.SessionCreated)), ""
-        )
+        title = next((body.title for body in left if isinstance(body, _TITLED)), "")
         tx.execute("UPDATE sessions SET title = ? WHERE id = ?", (title, session))
         bodies.insert(0, records.SessionTitled(title=title))
     return append(tx, session, bodies, at=at), named_in(" ".join(records.encode_body(event.body) for event in found))
@@ -81,9 +82,8 @@ def _covers(body: records.Body, end: int) -> bool:
 def _blank_debts(tx: Tx, session: str, gone: list[records.Event]) -> None:
     """Empty what was owed when a turn ended, and reports that end with an answer; what was not sent yet will not be."""
     ends = {str(event.at) for event in gone if isinstance(event.body, records.TurnEnded)}
-    said = [
-        records.plain_text(event.body.content) for event in gone if isinstance(event.body, records.AssistantMessage)
-    ]
+    bodies = (event.body for event in gone)
+    said = [records.plain_text(body.content) for body in bodies if isinstance(body, records.AssistantMessage)]
     answers = tuple(filter(None, said))
     for number, key, debt, text in tx.execute("SELECT id, key, debt, text FROM outbox WHERE session = ?", (session,)):
         if key.rpartition(":")[2] in ends or (debt == "report" and text.endswith(answers)):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from ..contracts import Clock, ModelProvider
+from ..contracts import Clock, ModelCall, ModelProvider
 from ..errors import ModelError
 from ..records import Block, Chunk, ModelRequest, Stop, Text, TextDelta, Thinking, ThinkingDelta, ToolCall, Usage
 from ..records.storable import storable, storable_text
@@ -31,7 +31,8 @@ _ending: dict[asyncio.Task[None], ModelProvider] = {}  # streams that have given
 class Attempt:
     """What one attempt has streamed so far, without secrets, and when, in seconds by the monotonic clock.
 
-    `said` and `thought` hold back what may begin a secret. `stop` counts once it is `whole`.
+    `said` and `thought` hold back what may begin a secret. `stop` counts once it is `whole`. `spent` is what all
+    attempts of the call reported, by their replies.
     """
 
     reply: str
@@ -40,6 +41,7 @@ class Attempt:
     said: MaskedStream
     thought: MaskedStream
     started: float
+    spent: dict[str, Usage]
     first: float | None = None
     ended: float = 0.0
     text: str = ""
@@ -79,8 +81,8 @@ class Caller:
     idle_timeout: float
     max_attempts: int
 
-    async def ask(self, provider: ModelProvider, request: ModelRequest, listener: Listener, *, others: bool) -> Attempt:
-        """Ask `provider` until an answer is whole, and return it.
+    async def ask(self, provider: ModelProvider, call: ModelCall, listener: Listener, *, others: bool) -> Attempt:
+        """Ask `provider` until an answer is whole, and return it; what each attempt reports goes to `call.spent`.
 
         With `others`, which can be asked instead, there are two attempts at most, without a long wait between them, and
         a silent model has one. Raises the last `ModelError`.
@@ -90,14 +92,15 @@ class Caller:
             number += 1
             attempt = Attempt(
                 reply=self.clock.new_id(64),
-                model=f"{provider.name}/{request.model}",
+                model=f"{provider.name}/{call.request.model}",
                 number=number,
                 said=self.mask.stream(),
                 thought=self.mask.stream(),
                 started=self.clock.monotonic(),
+                spent=call.spent,
             )
             try:
-                await self._stream(provider, request, attempt, listener)
+                await self._stream(provider, call.request, attempt, listener)
                 return _whole(attempt)
             except ModelError as error:
                 await listener.failed(attempt, error)
@@ -135,7 +138,7 @@ class Caller:
                 raise ModelError(f"the model sent nothing for {self.idle_timeout:g} seconds", kind="timeout")
             _raise_failure(provider.name, listening)
         finally:
-            attempt.over = True
+            attempt.over, attempt.ended = True, self.clock.monotonic()
             hanging_up = _hang_up(provider.name, listening, chunks, whole=attempt.whole)
             if attempt.whole:  # meanwhile the answer is used already
                 task = asyncio.ensure_future(hanging_up)
@@ -197,11 +200,11 @@ def _take(attempt: Attempt, chunk: object, clock: Clock, listener: Listener) -> 
         case ToolCall(name=name, arguments=arguments):
             attempt.calls.append(ToolCall(clock.new_id(64), name[:_NAME_CHARS], arguments))
         case Usage() as usage:
-            attempt.usage = usage
+            attempt.usage = attempt.spent[attempt.reply] = usage
         case Stop() as stop:
             _show(attempt, attempt.thought.end(), listener, thinking=True)
             _show(attempt, attempt.said.end(), listener, thinking=False)
-            attempt.stop, attempt.whole, attempt.ended = stop, True, clock.monotonic()
+            attempt.stop, attempt.whole = stop, True
 
 
 def _show(attempt: Attempt, text: str, listener: Listener, *, thinking: bool) -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 
 from ..contracts import Tx, Value
 from ..errors import Conflict, NotFound
-from ..records import Delivery, Owed, PartStatus, Settlement
+from ..records import Debt, Delivery, Owed, PartStatus, Settlement
 from ..records.storable import storable_text
 from ..tables import insert, select
 
@@ -29,18 +29,21 @@ def owe(tx: Tx, owed: Owed, *, at: int) -> int:
     return int(row[0])
 
 
-def owe_replies(tx: Tx, session: str, *, text: str, reason: Settlement, at: int) -> None:
+def owe_replies(tx: Tx, session: str, *, text: str, reason: Settlement, at: int, last: bool = True) -> None:
     """Owe one reply to each route among the session's messages that no longer wait and have none yet.
 
-    Those of turns that gave way or were cut are among them: the turn that answers for all replies to all.
+    Those of turns that gave way or were cut are among them: the turn that answers for all replies to all. One that is
+    not the `last` is interim: the next turn replies to the same routes.
     """
+    debt: Debt = "reply" if last else "interim"
     mine = "WHERE session = ? AND owed = 1 AND state <> 'waiting'"
     routes = list(tx.execute(f"SELECT route, min(id) FROM inbox {mine} GROUP BY route ORDER BY 2", (session,)))
     for route, row in routes:
-        key, kind = f"reply:{row}:{at}", route.partition(":")[0]
-        reply = Owed(key=key, dispatcher=kind, target=route, text=text, debt="reply", reason=reason, session=session)
+        key, kind = f"{debt}:{row}:{at}", route.partition(":")[0]
+        reply = Owed(key=key, dispatcher=kind, target=route, text=text, debt=debt, reason=reason, session=session)
         owe(tx, reply, at=at)
-    tx.execute(f"UPDATE inbox SET owed = 0 {mine}", (session,))
+    if last:
+        tx.execute(f"UPDATE inbox SET owed = 0 {mine}", (session,))
 
 
 def has_unsettled(tx: Tx) -> bool:

@@ -43,6 +43,13 @@ class SessionMoved(KernelBody, frozen=True, kw_only=True, tag="session.moved"):
     directory: str
 
 
+class SessionForked(KernelBody, frozen=True, kw_only=True, tag="session.forked"):
+    """The journal up to here is a copy of that of the session `source` up to its event `head`."""
+
+    source: str
+    head: int
+
+
 class TurnStarted(KernelBody, frozen=True, kw_only=True, tag="turn.started"):
     """A turn begins; `rows` are the inbox rows it consumed, `cause` why it runs: `message` or `recovery`."""
 
@@ -138,6 +145,11 @@ class UsageRecorded(KernelBody, frozen=True, kw_only=True, tag="usage.recorded")
     first_ms: int = 0
     ms: int = 0
 
+    @property
+    def tokens(self) -> int:
+        """All of them: what the next call begins with."""
+        return self.input + self.cache_read + self.cache_write + self.output
+
 
 class TurnEnded(KernelBody, frozen=True, kw_only=True, tag="turn.ended"):
     """A turn is over. `error` is a sentence for people, `kind` its type; both empty when it succeeded.
@@ -180,6 +192,15 @@ class ContextErased(KernelBody, frozen=True, kw_only=True, tag="context.erased")
     by: str
 
 
+class ExchangeDeleted(KernelBody, frozen=True, kw_only=True, tag="exchange.deleted"):
+    """Inbox row `row` and what was answered to it, events `start` to `end` (inclusive), are shown no more."""
+
+    row: int
+    start: int
+    end: int
+    by: str
+
+
 class HookSkipped(KernelBody, frozen=True, kw_only=True, tag="context.skipped"):
     """A plugin's part of the input or the context was left out because it failed; `plugin` and `hook` name it."""
 
@@ -189,12 +210,18 @@ class HookSkipped(KernelBody, frozen=True, kw_only=True, tag="context.skipped"):
 
 
 class ContextCut(KernelBody, frozen=True, kw_only=True, tag="context.cut"):
-    """Events `start` to `end` (inclusive) leave the model's history; `replacement` stands in their place."""
+    """Events `start` to `end` (inclusive) leave the model's history; `replacement` stands in their place.
+
+    Of the tool results that events `cleared` added only a marker is left. `reason` is why there was to be less, `text`
+    a notice for people.
+    """
 
     start: int
     end: int
     replacement: str
     reason: str
+    cleared: tuple[int, ...] = ()
+    text: str = ""
 
 
 class Foreign(Struct, frozen=True, kw_only=True):
@@ -243,7 +270,7 @@ class Delta(Struct, frozen=True, kw_only=True):
 
 _encoder = msgspec.json.Encoder()
 _decoders = {kind: msgspec.json.Decoder(body) for kind, body in KINDS.items()}
-_OURS = {"session", "turn", "input", "assistant", "tool", "context", "question", "usage"}
+_OURS = {"session", "turn", "input", "assistant", "tool", "context", "exchange", "question", "usage"}
 _KIND = re.compile(r"([a-z][a-z0-9_-]*)\.[a-z][a-z0-9_.-]*")
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 # The one key of `ToolCall.arguments` when the model's arguments were no JSON object; its value is their text. Such a
 # call is answered with an error and never runs.
 MALFORMED = "_malformed"
+_BYTES_A_TOKEN = 3.5
+_encoder = json.Encoder()
 
 
 class Text(Struct, frozen=True, tag="text", tag_field="type"):
@@ -61,6 +63,21 @@ class Message(Struct, frozen=True):
 
     role: Literal["user", "assistant"]
     content: tuple[Block, ...]
+
+
+class Piece(Struct, frozen=True, array_like=True):
+    """What one event adds to the history, at the place of event `seq`; it tells of the events `first` to `last`."""
+
+    seq: int
+    assistant: bool
+    content: tuple[Block, ...]
+    first: int
+    last: int
+
+
+def tokens_of(*values: Block | str) -> int:
+    """Return about how many tokens these take: one for 3.5 bytes, which is right for English as for Chinese."""
+    return round(sum(len(_encoder.encode(value)) for value in values) / _BYTES_A_TOKEN)
 
 
 def plain_text(content: tuple[Block, ...]) -> str:

@@ -78,13 +78,27 @@ class Stop(Struct, frozen=True):
 Chunk = TextDelta | ThinkingDelta | ToolCall | Usage | Stop
 
 
+class Price(Struct, frozen=True, kw_only=True):
+    """What a million tokens cost, in `currency` (ISO 4217) as of `date` (ISO 8601).
+
+    Of a price that depends on the hour or on a request's length it is the highest. None: as `input`.
+    """
+
+    currency: str
+    date: str
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+
+
 class Offer(Struct, frozen=True, kw_only=True):
     """A model that a provider could answer with.
 
     `model` is `<provider>/<id>`. `ready` tells whether it can answer now and `reason` says why or why not, in a
     sentence a person can act on. `rank` orders the automatic choice, lowest first: 10 a configured key, 20 a local
     server that answers, 90 something that is not a model (`is_model` false: never shown as one). `credential` names the
-    key that it would use, as `ModelError` does.
+    key that it would use, as `ModelError` does. `price` is None where nobody says what the model costs.
     """
 
     model: str
@@ -96,3 +110,4 @@ class Offer(Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     label: str = ""
     credential: str = ""
+    price: Price | None = None

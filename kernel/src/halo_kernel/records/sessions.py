@@ -12,6 +12,7 @@ Access = Literal["full", "workspace", "readonly"]
 Mode = Literal["steer", "follow_up", "interrupt_soft", "interrupt_hard"]
 PrincipalKind = Literal["person", "agent", "unattended", "remote"]
 State = Literal["closed", "running", "waiting", "idle"]
+ShrinkReason = Literal["threshold", "overflow", "manual", "turn_end"]
 
 
 class Principal(Struct, frozen=True, kw_only=True):
@@ -119,7 +120,8 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     """An agent that can run sessions.
 
     `tools` whitelists tool names, None allows all; `team` names the agents that it may start sessions of, None or
-    nothing: none. `source` says where it is defined.
+    nothing: none. `source` says where it is defined. `context_tokens` is how long a conversation may get, None: as its
+    model takes; `compress_at` at which part of that it is shortened, None: as set.
     """
 
     id: str
@@ -131,6 +133,8 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     priority: int = 0
     internal: bool = False
     source: str = ""
+    context_tokens: int | None = None
+    compress_at: float | None = None
 
 
 Slot = Literal["profile", "agent", "team", "instructions", "knowledge", "place", "root", "all", "skills", "tools"]
@@ -152,6 +156,16 @@ class PreparedInput(Struct, frozen=True, kw_only=True):
     content: str
     sender: str
     stamp: str
+
+
+class Extension(Struct, frozen=True, kw_only=True):
+    """A message that a plugin adds when a turn ends, for the session `session` of the workspace, '' for the turn's own.
+
+    It is accepted with what ends the turn, at the turn's level or a lower one; `message.reply_to` does not count.
+    """
+
+    message: Incoming
+    session: str = ""
 
 
 class Denial(Struct, frozen=True):

@@ -12,6 +12,12 @@ def _step(name: str, version: int, *, min_reader: int = 1) -> Migration:
     return Migration(version=version, sql=sql.decode(), min_reader=min_reader)
 
 
-WORKSPACE = (_step("workspace", 1), _step("workspace", 2, min_reader=2))
+WORKSPACE = (_step("workspace", 1), _step("workspace", 2, min_reader=2), _step("workspace", 3, min_reader=2))
 HOME = (_step("home", 1),)
 CHANNELS = (_step("channels", 1),)
+
+
+def newest_schema(name: str) -> int | None:
+    """Return the newest schema that this kernel knows of its database `name`, None for a plugin's."""
+    steps = {"halo": WORKSPACE, "kernel": HOME, "channels": CHANNELS}.get(name)
+    return steps[-1].version if steps else None

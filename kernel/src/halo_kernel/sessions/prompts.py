@@ -1,4 +1,4 @@
-"""The handle of a message that somebody waits for."""
+"""The handles of messages that somebody waits for."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from ..contracts import Database
+from ..inbox import result_of
 from ..records import Receipt, TurnResult
 
 
@@ -54,3 +56,39 @@ class PromptHandle:
         for future in (self.accepted, self.result):
             if not future.done():
                 future.set_exception(error)
+
+
+class Prompts:
+    """The handles of one session that are not settled."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._open: set[PromptHandle] = set()
+
+    @property
+    def wait(self) -> bool:
+        """Whether a message that is durable has no answer yet."""
+        return any(handle.row for handle in self._open)
+
+    def add(self, handle: PromptHandle) -> None:
+        """Keep a handle until it is settled."""
+        self._open.add(handle)
+        handle.result.add_done_callback(lambda _: self._open.discard(handle))
+
+    def want_end(self, row: int) -> bool:
+        """Tell whether one whose message is among those up to `row` was cancelled."""
+        return any(handle.cancelled and handle.row <= row for handle in self._open)
+
+    async def settle(self) -> None:
+        """Settle those whose messages have been answered, here or by another process."""
+        rows = {handle.row for handle in self._open} - {0}
+        if rows:
+            found = await self._database.read(lambda tx: {row: result_of(tx, row) for row in rows})
+            for handle in list(self._open):
+                if (result := found.get(handle.row)) is not None:
+                    handle.settle(result)
+
+    def fail(self, error: BaseException) -> None:
+        """Nobody of this process will answer them."""
+        for handle in list(self._open):
+            handle.fail(error)

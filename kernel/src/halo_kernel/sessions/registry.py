@@ -6,18 +6,23 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
+from msgspec.structs import replace
+
 from ..access import fold_access
 from ..blobs import Blobs, referenced
 from ..contracts import Tx
-from ..errors import BadInput, NotFound, SessionClosed
+from ..errors import BadInput, NotFound
 from ..folds import View
 from ..inbox import waiting
-from ..journal import folded, journal_of, make_cursor
+from ..journal import erase, folded, journal_of, make_cursor
 from ..log import logger
 from ..records import Access, Event, Principal, SessionInfo
 from ..records.storable import storable_text
 from ..recovery import is_cut
 from . import rows
+from .exchanges import delete_exchange
+from .forks import fork
+from .gate import Gate
 from .seat import Seat
 from .session import LiveSession
 
@@ -30,6 +35,7 @@ class Sessions:
     def __init__(self, seat_of: Callable[[str], Awaitable[Seat]], blobs: Blobs) -> None:
         self._seat_of = seat_of
         self._blobs = blobs
+        self.gate = Gate()
         self._broken: set[str] = set()
         self._opening: dict[tuple[str, str], asyncio.Task[LiveSession]] = {}
 
@@ -108,13 +114,51 @@ class Sessions:
     async def erase(self, session: str, *, workspace: str, principal: Principal, start: int, end: int) -> Event:
         """See `contracts.Sessions.erase`."""
         live = await self.open(session, workspace=workspace, principal=principal)
-        event, blobs = await live.erase(start, end, by=principal.name)
         seat = await self._seat_of(workspace)
+        now, by = seat.clock.now(), principal.name
+        event, blobs = await live.alter(lambda tx: erase(tx, session, start, end, by=by, at=now))
         await seat.database.scrub()
         if blobs:
             named = await seat.database.read(referenced)
             await self._blobs.collect(workspace, named, seat.clock.now(), erased=blobs)
         return event
+
+    async def delete_exchange(self, session: str, *, workspace: str, principal: Principal, row: int) -> Event:
+        """See `contracts.Sessions.delete_exchange`."""
+        live = await self.open(session, workspace=workspace, principal=principal)
+        now, by = (await self._seat_of(workspace)).clock.now(), principal.name
+        event, _ = await live.alter(lambda tx: (delete_exchange(tx, session, row, by=by, at=now), None))
+        return event
+
+    async def rename(self, session: str, *, workspace: str, principal: Principal, title: str) -> Event:
+        """See `contracts.Sessions.rename`."""
+        seat = await self._seat_of(workspace)
+        await self._find(seat, session, principal)
+        now = seat.clock.now()
+        events = await seat.database.write(lambda tx: rows.rename(tx, session, title, at=now))
+        seat.tell(events)
+        return events[-1]
+
+    async def fork(
+        self, session: str, *, workspace: str, principal: Principal, title: str | None = None
+    ) -> LiveSession:
+        """See `contracts.Sessions.fork`."""
+        seat = await self._seat_of(workspace)
+        now, journal = seat.clock.now(), seat.clock.new_id()
+
+        def copy(tx: Tx) -> str:
+            source = rows.load(tx, session, workspace=seat.workspace, principal=principal)
+            change = {"title": source.title if title is None else title, "created_at": now, "updated_at": now}
+            access = fold_access(principal.access, source.access)
+            fork(tx, source, replace(source, id=name, root=name, parent=None, access=access, **change), journal=journal)
+            return name
+
+        name = _new_id(seat, session.partition("_")[0] if "_" in session else "sid")
+        return await self._live(seat, await seat.database.write(copy))
+
+    async def delete(self, session: str, *, workspace: str, principal: Principal) -> None:
+        """See `contracts.Sessions.delete`."""
+        await (await self.open(session, workspace=workspace, principal=principal)).halt("deleted")
 
     async def recover(self, workspace: str) -> None:
         """Let every session of a workspace go on that a crash cut or where messages wait."""
@@ -143,8 +187,6 @@ class Sessions:
     ) -> LiveSession:
         """See `contracts.Session.start_child`."""
         seat = await self._seat_of(parent.workspace)
-        if parent.archived:
-            raise SessionClosed(f"session {parent.id} is archived", advice="start a new session")
         place = parent.directory if directory is None else rows.check_directory(seat.workspace, directory)
         session = _new_id(seat, "sub")
         owner = Principal(name=parent.principal, kind=parent.principal_kind, access=parent.access)
@@ -187,7 +229,8 @@ class Sessions:
             created_at=now,
             updated_at=now,
         )
-        await seat.database.write(lambda tx: rows.insert(tx, info, journal=journal))
+        limits = seat.limits
+        await seat.database.write(lambda tx: rows.insert(tx, info, journal=journal, limits=limits))
 
     async def _live(self, seat: Seat, session: str) -> LiveSession:
         """Return the one open instance; all who ask while it opens share one opening."""

@@ -5,31 +5,37 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from .. import records
 from ..contracts import Row, Tx
-from ..errors import BadInput, Conflict, NotFound
+from ..errors import BadInput, Conflict, NotFound, SessionClosed
 from ..inbox import input_of, prepared, waiting
-from ..journal import append
-from ..outbox import owe_replies, settle
+from ..journal import append, journal_of
+from ..outbox import owe_replies
 from ..questions import supersede
 from ..records.storable import storable_text
+from ..reports import settle
+from ..settings import SessionSettings
 
 MAX_ID = 120
+MAX_TITLE = 200
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,119}")
 _OWNED = ("id", "root", "parent", "agent", "access", "principal", "principal_kind", "origin")
-_NEW = (*_OWNED, "title", "directory", "created_at", "updated_at")
+NEW = (*_OWNED, "title", "directory", "created_at", "updated_at")
 _COLUMNS = {
-    **{name: f"s.{name}" for name in (*_NEW, "model", "marks", "head")},
+    **{name: f"s.{name}" for name in (*NEW, "model", "marks", "head")},
     **{name: f"s.{name}_at IS NOT NULL" for name in ("stopped", "archived")},
     "parked": "s.parked",
     "state": "CASE WHEN r.waiting IS NULL THEN 'idle' WHEN r.waiting = 0 THEN 'running' ELSE 'waiting' END",
 }
 _SELECT = f"SELECT {', '.join(_COLUMNS.values())} FROM sessions s LEFT JOIN runs r ON r.session = s.id"
 _END = 1 << 62
+Halt = Literal["stopped", "archived", "deleted"]
+_Events = tuple[records.Event, ...]
 
 
 def check_id(session: str) -> str:
@@ -42,11 +48,13 @@ def check_id(session: str) -> str:
     return session
 
 
-def insert(tx: Tx, info: records.SessionInfo, *, journal: str) -> tuple[records.Event, ...]:
-    """Make a session with its first event; an id that is taken gives no event."""
-    values = (*(getattr(info, name) for name in _NEW), journal)
+def insert(tx: Tx, info: records.SessionInfo, *, journal: str, limits: SessionSettings) -> tuple[records.Event, ...]:
+    """Make a session with its first event; an id that is taken gives no event. Raises `Conflict` beyond the limits."""
+    if info.parent is not None:
+        _check_family(tx, info.root, info.parent, limits)
+    values = (*(getattr(info, name) for name in NEW), journal)
     made = tx.one(
-        f"INSERT INTO sessions({', '.join(_NEW)}, journal) VALUES ({', '.join('?' * len(values))})"
+        f"INSERT INTO sessions({', '.join(NEW)}, journal) VALUES ({', '.join('?' * len(values))})"
         " ON CONFLICT(id) DO NOTHING RETURNING id",
         values,
     )
@@ -56,6 +64,40 @@ def insert(tx: Tx, info: records.SessionInfo, *, journal: str) -> tuple[records.
         agent=info.agent, access=info.access, principal=info.principal, title=info.title, parent=info.parent
     )
     return append(tx, info.id, [body], at=info.created_at)
+
+
+def rename(tx: Tx, session: str, title: str, *, at: int) -> tuple[records.Event, ...]:
+    """Give a session a title that no message replaces. Raises `BadInput`."""
+    title = " ".join(title.split())
+    if not 1 <= len(title) <= MAX_TITLE or storable_text(title) != title:
+        raise BadInput(f"title must be 1 to {MAX_TITLE} characters of text", field="title")
+    tx.execute("UPDATE sessions SET title = ? WHERE id = ?", (title, session))
+    return append(tx, session, [records.SessionTitled(title=title)], at=at)
+
+
+def _check_family(tx: Tx, root: str, parent: str, limits: SessionSettings) -> None:
+    """Raise `SessionClosed` when `parent` is archived, `Conflict` when its tree has no room for one more below it."""
+    if tx.one("SELECT 1 FROM sessions WHERE id = ? AND archived_at IS NULL AND deleted_at IS NULL", (parent,)) is None:
+        raise SessionClosed(f"session {parent} is archived", advice="start a new session")
+    up = (
+        "WITH RECURSIVE up(id) AS (SELECT ? UNION ALL SELECT s.parent FROM sessions s JOIN up ON s.id = up.id)"
+        " SELECT count(id) FROM up"
+    )
+    alive = "archived_at IS NULL AND deleted_at IS NULL"
+    checks = (
+        (limits.max_nesting_depth, up, parent, "Maximum nesting depth ({}) reached"),
+        (limits.max_children, f"SELECT count(*) FROM sessions WHERE parent = ? AND {alive}", parent, "{} sessions"),
+        (
+            limits.max_descendants,
+            f"SELECT count(*) FROM sessions WHERE root = ? AND parent IS NOT NULL AND {alive}",
+            root,
+            "{} sessions below its root",
+        ),
+    )
+    for most, sql, of, what in checks:
+        (count,) = tx.one(sql, (of,)) or (0,)
+        if count >= most:
+            raise Conflict(f"session {parent} can start no other: {what.format(most)}", advice="archive one first")
 
 
 def move(tx: Tx, session: str, directory: str, *, at: int) -> tuple[records.Event, ...]:
@@ -133,20 +175,21 @@ def tree(tx: Tx, session: str) -> list[str]:
     return found
 
 
-def halt(tx: Tx, session: str, *, archive: bool, at: int) -> tuple[records.Event, ...]:
-    """Stop a session, or archive it; return what was journaled. Its active run is not touched.
+def halt(tx: Tx, session: str, how: Halt, *, at: int) -> tuple[records.Event, ...]:
+    """Stop, archive or delete a session; return what was journaled. Its active run is not touched.
 
-    What waits goes into the history unanswered, or is dropped; a paused turn will end as cancelled.
+    What waits goes into the history unanswered when it is stopped, else it is dropped; a paused turn will end as
+    cancelled. One that is deleted is found no more, and its rows are taken out later.
     """
-    events = end_pause(tx, session, why="the session was stopped", at=at)
-    column, state = ("archived_at", "dropped") if archive else ("stopped_at", "stopped")
-    tx.execute(f"UPDATE sessions SET {column} = coalesce({column}, ?) WHERE id = ?", (at, session))
-    left = waiting(tx, session)
-    tx.execute("UPDATE inbox SET state = ? WHERE session = ? AND state = 'waiting'", (state, session))
-    done = "archived" if archive else "stopped"
-    owe_replies(tx, session, text=f"The session was {done}.", reason="cancelled", at=at)
+    events = end_pause(tx, session, why=f"the session was {how}", at=at)
+    tx.execute(f"UPDATE sessions SET {how}_at = coalesce({how}_at, ?) WHERE id = ?", (at, session))
+    left = waiting(tx, session) if how == "stopped" else []
+    state = "stopped" if how == "stopped" else "dropped"
+    tx.execute("UPDATE inbox SET state = ? WHERE session = ? AND state IN ('waiting', 'held')", (state, session))
+    reason: records.Settlement = "deleted" if how == "deleted" else "cancelled"
+    owe_replies(tx, session, text=f"The session was {how}.", reason=reason, at=at)
     settle(tx, session, at=at)
-    kept = [] if archive else [input_of(row, prepared(row)) for row in left]
+    kept = [input_of(row, prepared(row)) for row in left]
     return events + (append(tx, session, kept, at=at) if kept else ())
 
 
@@ -163,17 +206,21 @@ def mark(tx: Tx, session: str, name: str) -> None:
     tx.execute("UPDATE sessions SET marks = ? WHERE id = ?", (" ".join(names), session))
 
 
-def store_state(tx: Tx, session: str, plugin: str, value: str) -> None:
-    """Store what a plugin knows about a session, as JSON."""
-    tx.execute(
-        "INSERT INTO plugin_state(session, plugin, value) VALUES (?, ?, ?)"
-        " ON CONFLICT(session, plugin) DO UPDATE SET value = excluded.value",
-        (session, plugin, value),
-    )
+def add(tx: Tx, session: str, event: records.Foreign, expect: int | None, state: str | None, *, at: int) -> _Events:
+    """Add an event of a plugin, with what that knows about the session, as JSON. Raises `Conflict`."""
+    if expect not in (None, journal_of(tx, session)[1]):
+        raise Conflict(f"the journal of {session} has gone on since event {expect}")
+    if state is not None:
+        tx.execute(
+            "INSERT INTO plugin_state(session, plugin, value) VALUES (?, ?, ?)"
+            " ON CONFLICT(session, plugin) DO UPDATE SET value = excluded.value",
+            (session, event.kind.partition(".")[0], state),
+        )
+    return append(tx, session, [event], at=at)
 
 
 def state_of(tx: Tx, session: str, plugin: str) -> str:
-    """Return what `store_state` stored, `null` before."""
+    """Return what `add` stored, `null` before."""
     row = tx.one("SELECT value FROM plugin_state WHERE session = ? AND plugin = ?", (session, plugin))
     return "null" if row is None else str(row[0])
 

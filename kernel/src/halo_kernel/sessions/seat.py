@@ -19,6 +19,7 @@ from ..records import Access, AgentSpec, Event, SessionInfo, ToolSpec, Workspace
 from ..scopes import Scope
 from ..supervisor import at_bell
 from ..turns import Place
+from .gate import Gate
 
 if TYPE_CHECKING:
     from .session import LiveSession
@@ -35,10 +36,11 @@ class Seat(Place):
     scope: Scope
     stopping: asyncio.Event
     start_child: Callable[[SessionInfo, str, Access | None, str, str | None], Awaitable[LiveSession]]
-    max_queue: int
     find_agent: Callable[[WorkspaceInfo, str | None], AgentSpec]
     spawn: Callable[[str, Coroutine[Any, Any, None]], object]
     mark_busy: Callable[[], Awaitable[None]]
+    wake: Callable[[Seat, str], Awaitable[object]]
+    gate: Gate
     sessions: WeakValueDictionary[str, LiveSession] = field(default_factory=WeakValueDictionary[str, "LiveSession"])
     used: float = 0.0
     _rested: dict[str, LiveSession] = field(default_factory=dict[str, "LiveSession"])
@@ -49,7 +51,12 @@ class Seat(Place):
         self._stamped = max(self.clock.now(), self._stamped + 1)
         return self._stamped
 
-    async def watch_questions(self, wake: Callable[[Seat, str], Awaitable[object]]) -> None:
+    async def wake_tree(self, root: str) -> None:
+        """Let each session of a tree go on for which something waits, such as the report of another one."""
+        for name in await self.database.read(lambda tx: _waiting_in(tx, root)):
+            await self.wake(self, name)
+
+    async def watch_questions(self) -> None:
         """Settle every question whose time is over, and let its session go on."""
 
         async def look() -> float | None:
@@ -57,7 +64,7 @@ class Seat(Place):
             events, later = await self.database.write(partial(expire, now=now))
             self.tell(events)
             for event in events:
-                await wake(self, event.session)
+                await self.wake(self, event.session)
             return None if later is None else max(0.0, (later - now) / 1000)
 
         await at_bell(self.database.listen("questions"), look)
@@ -127,6 +134,11 @@ def _wrong(spec: object, others: Collection[str]) -> str:
     if not _TOOL_NAME.fullmatch(spec.name):
         return "a tool's name has 1 to 64 letters, digits, '_' and '-'"
     return "another one has its name" if spec.name in others else ""
+
+
+def _waiting_in(tx: Tx, root: str) -> list[str]:
+    waits = "EXISTS (SELECT 1 FROM inbox WHERE session = sessions.id AND state = 'waiting')"
+    return [str(name) for (name,) in tx.execute(f"SELECT id FROM sessions WHERE root = ? AND {waits}", (root,))]
 
 
 def _sessions_with_waiting_rows(tx: Tx) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -15,8 +15,8 @@ from ..access import fold_access
 from ..contracts import Lease, Tx, Update
 from ..errors import BadInput, Conflict, HaloError, LeaseHeld, SessionClosed, Stopping
 from ..folds import History
-from ..inbox import accept, check, result_of
-from ..journal import EVERY, append, erase, folded, journal_of, keep_folds, last_answer
+from ..inbox import accept, check
+from ..journal import EVERY, append, folded, keep_folds, last_answer
 from ..log import logger
 from ..questions import supersede
 from ..recovery import recover_tree, withdraw_message
@@ -25,8 +25,9 @@ from ..turns import Desk, Turn
 from . import rows
 from .completion import complete
 from .duty import Duty, find_duty
-from .prompts import PromptHandle
+from .prompts import PromptHandle, Prompts
 from .seat import Seat
+from .writes import Writes
 
 T = TypeVar("T")
 
@@ -46,10 +47,11 @@ class LiveSession:
         self._driver: asyncio.Task[None] | None = None
         self._turn: Turn | None = None
         self._stirred = asyncio.Event()
-        self._prompts: set[PromptHandle] = set()
-        self._writes: set[asyncio.Task[Any]] = set()
+        self._prompts = Prompts(seat.database)
+        self._writes = Writes()
         self._still = asyncio.Lock()  # held while turns run, or while the journal is rewritten
         self._keep_at = 0
+        self._told = True  # whether those whom it reports to know of its last end
         self._hard = 0
         self._retrying = False
         self._closing: asyncio.Task[None] | None = None
@@ -79,6 +81,11 @@ class LiveSession:
         return self._lease
 
     @property
+    def above(self) -> LiveSession | None:
+        """The session that this one works for, if it is in memory."""
+        return self._seat.sessions.get(self._info.parent or "")
+
+    @property
     def closed(self) -> bool:
         """Whether it is closed or closing."""
         return self._closing is not None
@@ -88,7 +95,7 @@ class LiveSession:
     async def submit(self, message: records.Incoming) -> records.Receipt:
         """See `contracts.Session.submit`. What is written for a caller that is cancelled meanwhile is answered too."""
         self._check_open()
-        return await asyncio.shield(self._track(self._receive(message)))
+        return await asyncio.shield(self._writes.track(self._receive(message)))
 
     async def _receive(self, message: records.Incoming) -> records.Receipt:
         receipt, fresh = await self._accept(message)
@@ -101,21 +108,8 @@ class LiveSession:
         self._check_open()
         handle = PromptHandle(self._cancel_prompt)
         self._prompts.add(handle)
-        handle.result.add_done_callback(lambda _: self._prompts.discard(handle))
-        self._track(self._write_prompt(message, handle))
+        self._writes.track(self._write_prompt(message, handle))
         return handle
-
-    def _track(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run a write that the session is busy with: it is neither put to rest nor closed before."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._writes.add(task)
-        task.add_done_callback(self._tracked)
-        return task
-
-    def _tracked(self, task: asyncio.Task[Any]) -> None:
-        self._writes.discard(task)
-        if not task.cancelled():
-            task.exception()  # retrieved: whoever waited has it
 
     async def _write_prompt(self, message: records.Incoming, handle: PromptHandle) -> None:
         try:
@@ -144,7 +138,8 @@ class LiveSession:
             withdrawn = False
         if withdrawn:
             self._seat.database.notify("outbox")
-            await self._settle()
+            await self._prompts.settle()
+            await self._tell_tree()
         elif self._turn is not None and row <= max(self._turn.numbers):
             self._turn.token.request("cancelled")
         self.stir()
@@ -158,7 +153,7 @@ class LiveSession:
         key = message.key or f"auto:{seat.clock.new_id()}"
         at = seat.stamp()
         access = fold_access(self._info.access, message.principal.access, message.access or self._info.access)
-        cap = seat.max_queue
+        cap = seat.limits.max_queue_size
         return await seat.database.write(
             lambda tx: accept(tx, session, message, key=key, at=at, access=access, cap=cap)
         )
@@ -203,69 +198,108 @@ class LiveSession:
 
     async def _drive(self) -> None:
         """Run turns until nothing waits that this process may run."""
+        gate = self._seat.gate
         async with self._still:
             while not self._seat.stopping.is_set():
                 self._stirred.clear()
-                desk = self._desk
-                duty = await self._seat.database.read(self._due)
-                if self._closing is not None or duty.is_nothing:
+                if not gate.enter(self):
                     break
-                if duty.superseded:
-                    await self._supersede()
-                    continue
-                if not await (self._sit_down() if desk is None else self._take_turn(desk, duty)):
-                    break
-                if desk is not None and not duty.more and not self._stirred.is_set():
-                    break
-        await self._settle()
-        if any(handle.row for handle in self._prompts):  # another process answers
+                try:
+                    if not await self._advance():
+                        break
+                finally:
+                    gate.leave(self)
+        await self._prompts.settle()
+        if not self._told:
+            await self._tell_tree()
+        if self._prompts.wait:  # another process answers
             self._retry_later()
+
+    async def _advance(self) -> bool:
+        """Do what is due next; false when nothing is, or when it is not for this process to do."""
+        desk = self._desk
+        duty = await self._seat.database.read(self._due)
+        if self._closing is not None or duty.is_nothing:
+            return False
+        if duty.superseded:
+            now = self._seat.clock.now()
+            await self._write(lambda tx: supersede(tx, self._info.id, at=now))  # its turn is ended next
+            return True
+        if desk is None:
+            return await self._sit_down() is not None
+        return await self._take_turn(desk, duty) and (duty.more or self._stirred.is_set())
+
+    async def _tell_tree(self) -> None:
+        """Wake those of the tree that have got a report."""
+        await self._seat.wake_tree(self._info.root)
+        self._told = True
 
     def _due(self, tx: Tx) -> Duty:
         return find_duty(tx, self._info, seated=self._desk is not None, boot=self._seat.boot)
-
-    async def _supersede(self) -> None:
-        """Settle the open question, because a message goes first; its turn is ended next."""
-        now = self._seat.clock.now()
-        await self._write(lambda tx: supersede(tx, self._info.id, at=now))
 
     async def _take_turn(self, desk: Desk, duty: Duty) -> bool:
         """Run one turn and settle its handles; false when it was landed for a shutdown."""
         turn = self._turn = Turn(desk, duty.rows, resumed=duty.resumed)
         if duty.stop is not None:
             turn.token.request(duty.stop)
-        if any(handle.cancelled and handle.row <= max(turn.numbers) for handle in self._prompts):
+        if self._prompts.want_end(max(turn.numbers)):
             turn.token.request("cancelled")
         try:
             result = await turn.run()
+            self._rests = "waiting" if turn.paused else "idle"
+            await self._prompts.settle()
+            await turn.make_room("turn_end")
         finally:
             self._turn = None
-        self._rests = "waiting" if turn.paused else "idle"
+            self._told = self._info.parent is None
         if self._info.head >= self._keep_at:
             self._keep_at = self._info.head + EVERY
             self._seat.spawn(f"snapshot of {self._info.id}", self._keep_folds())
         if result is None and not turn.paused:
             self._stirred.set()  # a row was settled under its hands: look again
-        await self._settle()
+        for name in turn.extended - {self._info.id}:
+            await self._seat.wake(self._seat, name)
         return not (turn.token.requested and turn.token.reason == "landed")
 
-    async def _sit_down(self) -> bool:
-        """Take the tree's lease, mend what a crash cut, and load the history. False: held elsewhere, or parked."""
+    async def compact(self) -> bool:
+        """See `contracts.Session.compact`."""
+        self._check_open()
+        if self._turn is not None:
+            raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
+        return await asyncio.shield(self._writes.track(self._compact()))
+
+    async def _compact(self) -> bool:
+        gate = self._seat.gate
+        async with self._still:
+            try:
+                desk = (self._desk or await self._sit_down()) if gate.enter(self) else None
+                if desk is None:
+                    raise Conflict(f"session {self._info.id} is held elsewhere", advice="try again in a moment")
+                self._turn = Turn(desk, ())
+                return await self._turn.make_room("manual")
+            finally:
+                gate.leave(self)
+                self._turn = None
+                self.stir()
+
+    async def _sit_down(self) -> Desk | None:
+        """Take the tree's lease, mend what a crash cut, and load the history. None: held elsewhere, or parked."""
         seat, info = self._seat, self._info
         try:
             lease = await seat.database.lease(f"tree:{info.root}")
         except LeaseHeld:
             self._retry_later()
-            return False
+            return None
         self._lease = lease
         cut = await recover_tree(seat.database, lease, info.root, session=info.id, clock=seat.clock, boot=seat.boot)
         seat.feed.publish(cut)
         seat.feed.forget_partial(info.id)
+        self._told = self._told and not cut
         await self._refresh()
         if self._info.parked:
             seat.database.notify("outbox")
             self.doze()
-            return False
+            return None
         history, self._keep_at = await seat.database.read(lambda tx: folded(tx, info.id, History))
         await seat.hooks.tell(hookspecs.session_opened, session=self)
         self._desk = Desk(
@@ -278,7 +312,7 @@ class LiveSession:
             scope=self.scope,
             told=self.told,
         )
-        return True
+        return self._desk
 
     async def _keep_folds(self) -> None:
         self._keep_at = await keep_folds(self._seat.database, self._info.id)
@@ -286,17 +320,16 @@ class LiveSession:
     def told(self, event: records.Event) -> None:
         """Be as lists show it after an event; only what was erased is news to the history."""
         self._info = rows.after(self._info, event)
-        if isinstance(event.body, records.ContextErased) and self._desk is not None:
+        if isinstance(event.body, records.ContextErased | records.ExchangeDeleted) and self._desk is not None:
             self._desk.history.apply(event)
 
     def _retry_later(self) -> None:
         """Look again in a second: nothing tells us when another process dies or a disk has room."""
         if not self._retrying and self._closing is None:
             self._retrying = True
-            self._seat.spawn(f"retry {self._info.id}", self._retry())
+            asyncio.get_running_loop().call_later(_HELD_SECONDS, self._retry)
 
-    async def _retry(self) -> None:
-        await asyncio.sleep(_HELD_SECONDS)
+    def _retry(self) -> None:
         self._retrying = False
         self.wake()
 
@@ -310,31 +343,30 @@ class LiveSession:
         await self._write(lambda tx: rows.move(tx, session, directory, at=at))
         await self._refresh()
 
-    async def erase(self, start: int, end: int, *, by: str) -> tuple[records.Event, set[str]]:
-        """Take out what events say; return the event that tells of it, and the blobs they named. See `journal.erase`.
+    async def alter(self, change: Callable[[Tx], tuple[tuple[records.Event, ...], T]]) -> tuple[records.Event, T]:
+        """Change what there is of the journal while nothing is added; return the last event of it, and what else.
 
-        Raises `LeaseHeld` when another process works on the tree.
+        Raises `Conflict` while it runs, `LeaseHeld` when another process works on the tree.
         """
-        return await asyncio.shield(self._track(self._erase(start, end, by)))
+        return await asyncio.shield(self._writes.track(self._alter(change)))
 
-    async def _erase(self, start: int, end: int, by: str) -> tuple[records.Event, set[str]]:
+    async def _alter(self, change: Callable[[Tx], tuple[tuple[records.Event, ...], T]]) -> tuple[records.Event, T]:
         if self._still.locked():
             raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
         async with self._still:
-            seat, info, now = self._seat, self._info, self._seat.clock.now()
-            lease = self._lease = await seat.database.lease(f"tree:{info.root}")
+            lease = self._lease = await self._seat.database.lease(f"tree:{self._info.root}")
 
-            def write(tx: Tx) -> tuple[tuple[records.Event, ...], set[str]]:
+            def write(tx: Tx) -> tuple[tuple[records.Event, ...], T]:
                 lease.check(tx)
-                return erase(tx, info.id, start, end, by=by, at=now)
+                return change(tx)
 
             try:
-                events, blobs = await seat.database.write(write)
-                seat.tell(events)
+                events, more = await self._seat.database.write(write)
+                self._seat.tell(events)
             finally:
                 if self._desk is None:
                     self.doze()
-        return events[-1], blobs
+        return events[-1], more
 
     # Stopping
 
@@ -344,7 +376,7 @@ class LiveSession:
         The lease is released before anything that is written later, so a message that comes now takes a new one.
         """
         self._desk = None
-        self._track(self._give_back())
+        self._writes.track(self._give_back())
 
     async def _give_back(self) -> None:
         lease, self._lease = self._lease, None
@@ -363,7 +395,7 @@ class LiveSession:
             self._turn.token.request("cancelled")
             return True
         if self._rests == "waiting" and self._closing is None:
-            self._track(self._end_pause())
+            self._writes.track(self._end_pause())
             return True
         return False
 
@@ -374,28 +406,30 @@ class LiveSession:
 
     async def stop(self) -> None:
         """See `contracts.Session.stop`."""
-        await self._halt(archive=False)
+        await self.halt("stopped")
 
     async def archive(self) -> None:
         """See `contracts.Session.archive`."""
-        await self._halt(archive=True)
+        await self.halt("archived")
 
-    async def _halt(self, *, archive: bool) -> None:
+    async def halt(self, how: rows.Halt) -> None:
         """Halt the tree from here down: what waits first, so that nothing begins anew, then what runs."""
         seat, session, now = self._seat, self._info.id, self._seat.clock.now()
 
         def write(tx: Tx) -> tuple[records.Event, ...]:
-            return tuple(
-                event for name in rows.tree(tx, session) for event in rows.halt(tx, name, archive=archive, at=now)
-            )
+            return tuple(event for name in rows.tree(tx, session) for event in rows.halt(tx, name, how, at=now))
 
         await self._write(write)
         seat.database.notify("outbox")
+        await self._tell_tree()
         names = await seat.database.read(lambda tx: rows.tree(tx, session))
-        await asyncio.gather(*(live.halted() for name in names if (live := seat.sessions.get(name)) is not None))
+        await asyncio.gather(*(live.halted(how) for name in names if (live := seat.sessions.get(name)) is not None))
 
-    async def halted(self) -> None:
-        """End the active run and return when it has ended, after 5 s at the latest."""
+    async def halted(self, how: rows.Halt) -> None:
+        """End the active run and return when it has ended, after 5 s at the latest; what is deleted is closed."""
+        if how == "deleted":
+            await asyncio.shield(self.close("abort"))
+            return
         self.interrupt()
         self.stir()
         if self._driver is not None:
@@ -418,27 +452,11 @@ class LiveSession:
             _, late = await asyncio.wait(pending, timeout=_CLOSE_SECONDS)
             if late:
                 logger("sessions").warning("closed over a run that does not end", session=self._info.id)
-        self._fail_prompts(Stopping("the session was closed before this message was answered"))
+        self._prompts.fail(Stopping("the session was closed before this message was answered"))
         try:
             await self._give_back()
         finally:
             self._seat.left(self)
-
-    # Handles
-
-    async def _settle(self) -> None:
-        """Settle the handles whose messages have been answered, here or by another process."""
-        rows_of = {handle.row for handle in self._prompts} - {0}
-        if not rows_of:
-            return
-        found = await self._seat.database.read(lambda tx: {row: result_of(tx, row) for row in rows_of})
-        for handle in list(self._prompts):
-            if (result := found.get(handle.row)) is not None:
-                handle.settle(result)
-
-    def _fail_prompts(self, error: BaseException) -> None:
-        for handle in list(self._prompts):
-            handle.fail(error)
 
     # Reading and plugins' events
 
@@ -457,19 +475,10 @@ class LiveSession:
         """See `contracts.Session.append`."""
         if not records.is_foreign(kind):
             raise BadInput(f"a plugin appends only kinds of its own, <plugin>.<noun>, not {kind!r}", field="kind")
-        session, plugin = self._info.id, kind.partition(".")[0]
+        session, now, event = self._info.id, self._seat.clock.now(), records.Foreign(kind=kind, data=dict(body))
         value = None if state is ... else msgspec.json.encode(state).decode()
-
-        def write(tx: Tx) -> tuple[records.Event, ...]:
-            if expect_head not in (None, journal_of(tx, session)[1]):
-                raise Conflict(f"the journal of {session} has gone on since event {expect_head}")
-            if value is not None:
-                rows.store_state(tx, session, plugin, value)
-            return append(tx, session, [records.Foreign(kind=kind, data=dict(body))], at=now)
-
-        now = self._seat.clock.now()
-        (event,) = await self._write(write)
-        return event
+        (made,) = await self._write(lambda tx: rows.add(tx, session, event, expect_head, value, at=now))
+        return made
 
     async def state(self, plugin: str) -> object:
         """See `contracts.Session.state`."""

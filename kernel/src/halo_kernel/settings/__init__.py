@@ -1,9 +1,9 @@
 """Typed settings: sections with defaults, one YAML file that people edit, and environment variables above it."""
 
-from .loaded import Finding as Finding
 from .loaded import LoadedSettings as LoadedSettings
 from .loaded import Reading as Reading
 from .loaded import SettingsField as SettingsField
+from .loaded import SettingsFinding as SettingsFinding
 from .loaded import load_kernel_settings as load_kernel_settings
 from .loaded import load_settings as load_settings
 from .sections import KERNEL_SECTIONS as KERNEL_SECTIONS

@@ -33,8 +33,8 @@ REFERENCE = re.compile(f"{_PLACEHOLDER.pattern}|keyring:.*")
 _PASSWORDS: dict[type, dict[str, Any]] = {Secret: {"type": "string", "format": "password"}}
 
 
-class Finding(Struct, frozen=True, kw_only=True):
-    """A remark about the settings file that hinders nothing."""
+class SettingsFinding(Struct, frozen=True, kw_only=True):
+    """A remark about a settings file that hinders nothing, at its `line`, 0 for none."""
 
     key: str
     line: int
@@ -104,12 +104,12 @@ class Reading:
     """
 
     def __init__(self, file: SettingsFile, base: Declared | Reading, env: Mapping[str, str] | None) -> None:
-        self.file = file
+        self.file, self.revision = file, file.revision
         self.base = base
         self.values: dict[str, Struct] = {}
         self.fields: dict[str, SettingsField] = {}
         self.secrets: list[Secret] = []
-        self.findings: list[Finding] = []
+        self.findings: list[SettingsFinding] = []
         self._env = env
         for name, default in base.values.items():
             given = as_map(file.data.get(name, {}))
@@ -176,7 +176,7 @@ class Reading:
         return self.secrets[-1]
 
     def _note(self, key: str, text: str) -> None:
-        self.findings.append(Finding(key=key, line=self.file.line(key), text=text))
+        self.findings.append(SettingsFinding(key=key, line=self.file.line(key), text=text))
 
 
 class LoadedSettings:
@@ -225,7 +225,7 @@ class LoadedSettings:
             logger("settings").warning("settings not read", error=error.message)
             former = reading if reading and reading.base is base else Reading(SettingsFile(path, ""), base, env)
             reading = copy.copy(former)
-            reading.findings = [Finding(key=error.field, line=getattr(error, "line", 0), text=error.message)]
+            reading.findings = [SettingsFinding(key=error.field, line=getattr(error, "line", 0), text=error.message)]
         self._seen[path] = stamp, reading
         if not workspace:
             self.redactor.learn("settings", reading.secrets)
@@ -255,7 +255,7 @@ class LoadedSettings:
             self._seen[path] = (), after  # an old stamp: what was written is read, and counts should that be broken
             for reference in {*OURS.findall(file.text)} - {*OURS.findall(changed.text)}:
                 forget(reference)
-            return self.at(workspace).file.revision
+            return self.at(workspace).revision
 
     def _stored(self, key: str, value: object, reading: Reading, *, keep: bool) -> object:
         """Return what to write into the file for a new value: for a secret that may be a reference to the keyring."""

@@ -31,7 +31,9 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     """What a session may hold."""
 
     max_queue_size: Annotated[int, _field("Messages that may wait.", "restart", ge=1)] = 256
-    max_nesting_depth: Annotated[int, _field("Levels of sub-sessions.", "restart", ge=0)] = 16
+    max_nesting_depth: Annotated[int, _field("Levels of a tree of sessions.", "restart", ge=1)] = 16
+    max_children: Annotated[int, _field("Sessions right below one, the archived apart.", "restart", ge=0)] = 64
+    max_descendants: Annotated[int, _field("Sessions of a tree below its root, likewise.", "restart", ge=0)] = 256
 
 
 class AgentSettings(Struct, frozen=True, kw_only=True):
@@ -42,6 +44,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     ] = ""
     max_retries: Annotated[int, _field("Attempts at one model call.", "restart", ge=1, le=100)] = 5
     max_steps: Annotated[int, _field("Model calls in one turn.", "restart", ge=1)] = 100
+    compress_at: Annotated[float, _field("Part of the context that calls for less.", "restart", gt=0, le=1)] = 0.9
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True):

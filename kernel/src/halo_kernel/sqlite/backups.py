@@ -15,7 +15,7 @@ import apsw
 from ..log import logger
 from ..secrets import PRIVATE_FILE, replacing
 from .connection import Connection
-from .files import unavailable
+from .files import OPEN, unavailable
 
 _PAGES = 256  # a step: what a write waits for
 _SAID_SECONDS = 10.0
@@ -43,6 +43,17 @@ def copying(connection: Connection, target: Path) -> Generator[tuple[int, int]]:
             copy.command("PRAGMA journal_mode=MEMORY")  # not WAL, so that the one file is all
     except (apsw.Error, OSError) as error:
         raise unavailable(connection.path if isinstance(error, apsw.CorruptError) else target, error) from error
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a database that is not open here; it is not changed, and nobody else opens it meanwhile."""
+    OPEN.append(str(source))
+    try:
+        with closing(Connection(source, reads=True)) as connection:
+            for _ in copying(connection, target):
+                pass
+    finally:
+        OPEN.remove(str(source))
 
 
 def keep(connection: Connection) -> Path:

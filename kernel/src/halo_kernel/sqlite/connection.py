@@ -28,11 +28,11 @@ class SqliteTx:
     """One transaction, for the time its function runs. Rows are read whole, so they may outlive it."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self.connection = connection
 
     def execute(self, sql: str, args: Sequence[Value] = ()) -> Iterator[Row]:
         """Run one statement and return its rows. What is the function's own fault is raised as it is."""
-        connection = self._connection
+        connection = self.connection
         if connection.running is not self:
             raise RuntimeError("The transaction is over: a function uses its Tx only while it runs.")
         _check(args)
@@ -52,12 +52,6 @@ class SqliteTx:
     def one(self, sql: str, args: Sequence[Value] = ()) -> Row | None:
         """Run one statement and return its first row, or None."""
         return next(self.execute(sql, args), None)
-
-    def undo(self) -> None:
-        """Take back what the function has written so far; for the kit, which runs functions twice."""
-        self._connection.running = None
-        self._connection.command("ROLLBACK TO job")
-        self._connection.running = self
 
 
 def _check(args: Sequence[Value]) -> None:

@@ -18,7 +18,7 @@ from ..clock import SystemClock
 from ..contracts import Bell, Clock, Lease, Migration, Place, Tx
 from ..errors import BadInput, StorageUnavailable
 from ..leases import Leases
-from .backups import copying
+from .backups import copy, copying
 from .bells import SqliteBell
 from .connection import Connection
 from .files import OPEN, is_own_file, prepare
@@ -265,5 +265,9 @@ class SqliteStorage:
         if alone is None:
             alone = sys.platform == "win32" or is_network(path.parent)
         return await SqliteDatabase(path, steps, alone=alone, clock=self._clock).opened()
+
+    async def copy(self, place: Place, path: Path) -> None:
+        """Copy `<directory>/<name>.db`, which is not open here, to `path` (0600). Raises `StorageUnavailable`."""
+        await asyncio.to_thread(copy, Path(os.path.realpath(place.directory)) / f"{place.name}.db", path)
 
     owns = staticmethod(is_own_file)

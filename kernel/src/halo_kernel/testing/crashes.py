@@ -63,6 +63,10 @@ class CrashingStorage:
         inner = await self.around(f"{place.name}: open", self._inner.open(place, migrations))
         return _Crashing(self, place.name, inner)
 
+    async def copy(self, place: Place, path: Path) -> None:
+        """See `contracts.Storage`."""
+        await self._inner.copy(place, path)
+
     def owns(self, path: str | int) -> bool:
         """See `contracts.Storage`."""
         return self._inner.owns(path)

@@ -11,7 +11,7 @@ import pytest
 
 from ..contracts import Dispatcher
 from ..errors import DeliveryFailed
-from ..records import Claim, Delivery, Guarantee, Owed, Part
+from ..records import Delivery, Guarantee, Owed, Part
 from .blocking import LoopWatch
 from .workbench import Workbench
 
@@ -100,13 +100,12 @@ class DispatcherContract:
 
     @pytest.mark.asyncio
     async def test_it_says_what_it_is(self, dispatcher_env: Mapping[str, str], halo: Workbench) -> None:
-        """Its kind is a slug without a colon, which routes begin with; its guarantee and claim are known words."""
+        """Its kind is a slug without a colon, which routes begin with; its guarantee is a known word."""
         dispatcher = await self.dispatcher(halo, dispatcher_env)
         kind = dispatcher.kind
         assert re.fullmatch(r"[a-z0-9][a-z0-9_-]*", kind), f"kind {kind!r} has more than a-z, 0-9, '_' and '-'"
-        for name, words in (("guarantee", get_args(Guarantee)), ("claim", get_args(Claim))):
-            said = getattr(dispatcher, name)
-            assert said in words, f"{name} must be one of {', '.join(words)}, not {said!r}"
+        said, words = dispatcher.guarantee, get_args(Guarantee)
+        assert said in words, f"guarantee must be one of {', '.join(words)}, not {said!r}"
 
     @pytest.mark.asyncio
     async def test_a_text_is_split_and_kept(self, dispatcher_env: Mapping[str, str], halo: Workbench) -> None:

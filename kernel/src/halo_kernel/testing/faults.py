@@ -38,6 +38,10 @@ class FaultyStorage:
         """Open the real database behind one that fails."""
         return _Faulty(self, place, await self._inner.open(place, migrations))
 
+    async def copy(self, place: Place, path: Path) -> None:
+        """See `contracts.Storage`."""
+        await self._inner.copy(place, path)
+
     def owns(self, path: str | int) -> bool:
         """See `contracts.Storage`."""
         return self._inner.owns(path)

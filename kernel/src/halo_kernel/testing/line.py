@@ -16,7 +16,7 @@ from typing import Any
 from ..contracts import Door
 from ..errors import DeliveryFailed, HaloError
 from ..hookspecs import hook
-from ..records import Account, Arrival, Claim, Guarantee, Part
+from ..records import Account, Arrival, Guarantee, Part
 
 
 @dataclass(eq=False)
@@ -26,7 +26,6 @@ class LineChannel:
     type: str = "line"
     kind: str = "line"
     guarantee: Guarantee = "keyed"
-    claim: Claim = "report"
     silence: float = 60.0
     limit: int = 200
     port: int = 0

@@ -12,7 +12,7 @@ import msgspec
 
 from ..errors import DeliveryFailed
 from ..hookspecs import hook
-from ..records import Claim, Guarantee, Part
+from ..records import Guarantee, Part
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,6 @@ class Postbox:
 
     kind: str = "post"
     guarantee: Guarantee = "keyed"
-    claim: Claim = "report"
     limit: int = 1000
     fates: Iterable[Fate] = ()
     before: Callable[[Part], object] | None = None

@@ -51,7 +51,7 @@ class Rehearsed:
         assert isinstance(tx, SqliteTx), "the kit rehearses on SQLite"
         first = self._call(_Noting(tx))
         try:
-            tx.undo()
+            _undo(tx)
         except StorageUnavailable:  # SQLite ended the transaction: there is nothing to call it on
             second = first
         else:
@@ -75,3 +75,10 @@ class Rehearsed:
             f" then {second.error or second.result!r}, or other statements."
             " A function given to write takes clock, ids and state from its arguments and changes nothing but its Tx."
         )
+
+
+def _undo(tx: SqliteTx) -> None:
+    """Take back what a function has written so far."""
+    tx.connection.running = None
+    tx.connection.command("ROLLBACK TO job")
+    tx.connection.running = tx

@@ -41,7 +41,8 @@ class Draft(Listener):
 
     async def failed(self, attempt: Attempt, error: ModelError) -> None:
         """See `Listener.failed`."""
-        await self._desk.commit(lambda _: [discarded(attempt, error)])
+        paid = [usage_of(attempt)] if attempt.reply in attempt.spent else []
+        await self._desk.commit(lambda _: [discarded(attempt, error), *paid])
 
 
 async def ask_models(place: Place, line: list[Offer], wish: ModelCall, listener: Listener) -> Attempt:
@@ -53,17 +54,18 @@ async def ask_models(place: Place, line: list[Offer], wish: ModelCall, listener:
     clock, hooks, models = place.clock, place.hooks, place.models
     while True:
         offer = models.next_of(line, clock.monotonic())
-        call = replace(wish, id=clock.new_id(64), model=offer.model, request=_made_for(offer, wish))
+        call = replace(wish, id=clock.new_id(64), model=offer.model, request=_made_for(offer, wish), spent={})
         try:
             await _authorize(hooks, call)
             provider = models.provider(offer.model)
-            answer = await place.caller.ask(provider, call.request, listener, others=len(line) > 1)
-        except ModelError as error:
-            hooks.notify(hookspecs.model_finished, call=replace(call, error=error))
-            models.failed(line, error, clock.monotonic())
-        else:
-            hooks.notify(hookspecs.model_finished, call=replace(call, usage=answer.usage))
+            answer = await place.caller.ask(provider, call, listener, others=len(line) > 1)
+            call = replace(call, usage=answer.usage)
             return answer
+        except ModelError as error:
+            call = replace(call, error=error)
+            models.failed(line, error, clock.monotonic())
+        finally:  # a call that is cut, too, is over
+            hooks.notify(hookspecs.model_finished, call=call)
 
 
 def _made_for(offer: Offer, wish: ModelCall) -> ModelRequest:
@@ -80,7 +82,7 @@ async def _authorize(hooks: Hooks, call: ModelCall) -> None:
     verdict = await hooks.guard(hookspecs.authorize_model, call=call, session=call.session)
     if isinstance(verdict, Question) and call.approval is None:
         raise Paused(Pending(question=verdict, asker="model", call=None))
-    if call.approval is not None and not call.approval.approved:
+    if call.approval is not None and not call.approval.approved and not isinstance(verdict, Denial):
         verdict = Denial(call.approval.text)
     if isinstance(verdict, Denial):
         raise ModelError(f"the model call was refused: {verdict.reason}", kind="refused")

@@ -11,10 +11,11 @@ from ..folds import History
 from ..hooks import Hooks
 from ..journal import Feed, append
 from ..models import Caller, Models
-from ..outbox import settle
 from ..records import Body, Event, TurnEnded
+from ..reports import settle
 from ..scopes import Scope
 from ..secrets import Redactor
+from ..settings import SessionSettings
 
 
 @dataclass(kw_only=True)
@@ -29,7 +30,9 @@ class Place:
     clock: Clock
     boot: str
     mask: Redactor
+    limits: SessionSettings
     max_steps: int
+    compress_at: float
     result_chars: int
 
 
@@ -67,8 +70,8 @@ class Desk:
             if streamed:
                 tx.execute("DELETE FROM partials WHERE session = ?", (session,))
             events = append(tx, session, bodies, at=at, turn=self.turn)
-            if isinstance(bodies[-1], TurnEnded):
-                settle(tx, session, at=at)
+            if isinstance(end := bodies[-1], TurnEnded):
+                settle(tx, session, at=at, turn=self.turn if end.outcome == "succeeded" else "")
             return events
 
         write = asyncio.ensure_future(self._write(fenced))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from msgspec import structs
@@ -18,12 +19,13 @@ from ..outbox import REASONS, owe_replies
 from ..questions import Paused, Pending, answers, ask
 from ..records.storable import storable_text
 from ..recovery import loose_ends, unanswered
-from ..repair import repair_history
 from .asking import Draft, ask_models, discarded, message_of, usage_of
 from .batch import Answers, Batch
 from .cancel import CancelToken, Stopped, run_stoppable
 from .context import Context, prepare_context
 from .desk import Desk
+from .extending import Extensions, collect_extensions
+from .room import make_room
 
 _TITLE_CHARS = 60
 
@@ -45,20 +47,25 @@ class Turn:
         self._draft = Draft(self._desk)
         self._answers: Answers = {}
         self._answer = ""
-        self._line: list[records.Offer] = []
-        self._own = ""
+        self._context: Context | None = None
         self._steps = 0
+        self._extensions = Extensions()
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of its inbox rows."""
-        return [row.row for row in self.rows]
+        """The numbers of its inbox rows, 0 if it has none."""
+        return [row.row for row in self.rows] or [0]
 
     @property
     def told(self) -> contracts.Turn:
         """The turn as plugins see it."""
         routes = tuple(dict.fromkeys(row.route for row in self.rows if row.route))
         return contracts.Turn(id=self.id, cause=self.rows[0].cause, routes=routes)
+
+    @property
+    def extended(self) -> set[str]:
+        """The sessions that got a message when it ended."""
+        return self._extensions.taken
 
     async def run(self) -> records.TurnResult | None:
         """Run to the end and return the result; None when its rows were settled by somebody else before it began.
@@ -85,6 +92,18 @@ class Turn:
             failed = records.TurnEnded(outcome="failed", error=f"internal error: {error!r}", kind="internal")
             return await self._end(failed)
         return None
+
+    async def make_room(self, reason: records.ShrinkReason) -> bool:
+        """Make the history shorter, on request or at the end of a turn if that is due; false when it was not.
+
+        It can be stopped like a turn, even the one that has just ended. Raises what kept it from what was requested.
+        """
+        with suppress(Stopped):
+            if reason == "manual":
+                self._context = await self._prepare(self._desk.session.info.access)
+            if self._context is not None and (reason == "manual" or self._context.is_full):
+                return await run_stoppable(make_room(self._context, reason), self.token, name="compaction")
+        return False
 
     async def _begin(self) -> bool:
         desk, info, rows = self._desk, self._desk.session.info, self.rows
@@ -121,7 +140,7 @@ class Turn:
 
     async def _work(self) -> records.TurnResult | None:
         desk, access = self._desk, self.rows[0].access
-        context = await run_stoppable(self._prepare(), self.token, name="preparation of a turn")
+        context = self._context = await self._prepare(access)
         if context.event.digest != desk.history.digest:
             await desk.commit(lambda _: [context.event])
         batch = Batch(desk, context.tools, access, self.token)
@@ -132,12 +151,8 @@ class Turn:
         tired = f"the turn took {self._steps} steps without an answer"
         return result or await self._end(records.TurnEnded(outcome="failed", error=tired, kind="max_steps"))
 
-    async def _prepare(self) -> Context:
-        desk, place = self._desk, self._desk.place
-        context = await prepare_context(place.hooks, desk.session, desk.tools, self.rows[0].access)
-        self._line = await place.models.line(desk.session, place.hooks)
-        self._own = self._line[0].model
-        return context
+    async def _prepare(self, access: records.Access) -> Context:
+        return await run_stoppable(prepare_context(self._desk, access), self.token, name="preparation of a turn")
 
     async def _catch_up(self) -> Sequence[records.Event]:
         """Take up a turn that was paused: return its events."""
@@ -164,20 +179,21 @@ class Turn:
         return None if joined else await self._end(records.TurnEnded(outcome="succeeded"), bodies)
 
     async def _ask(self, context: Context) -> Attempt:
-        desk, wish = self._desk, self._desk.session.agent.model
-        request = records.ModelRequest(
-            model=self._own,
-            system=context.system,
-            messages=repair_history(desk.history.messages()),
-            tools=tuple(tool.spec for tool in context.tools.values()),
-            max_tokens=wish.max_tokens if wish else None,
-            endpoint=wish.endpoint if wish else None,
-            session=self._session,
-            options=wish.options if wish else {},
-        )
-        call = ModelCall(id="", model=self._own, purpose="turn", request=request, session=desk.session, turn=self.id)
+        """Ask the model, with less history when that comes to be too long for it, or turns out to be."""
+        if context.is_full:
+            await make_room(context, "threshold")
+        try:
+            return await self._call(context)
+        except ModelError as error:
+            if error.kind != "overflow" or not await make_room(context, "overflow"):
+                raise
+        return await self._call(context)
+
+    async def _call(self, context: Context) -> Attempt:
+        desk, model, request = self._desk, context.model, context.request()
+        call = ModelCall(id="", model=model, purpose="turn", request=request, session=desk.session, turn=self.id)
         call = replace(call, approval=self._answers.pop(("", "model"), None))
-        return await ask_models(desk.place, self._line, call, self._draft)
+        return await ask_models(desk.place, context.line, call, self._draft)
 
     async def _act(self, batch: Batch, events: Sequence[records.Event]) -> records.TurnResult | None:
         """Run the calls in `events` that have no result, as they are in the journal: JSON can say all of it.
@@ -241,8 +257,11 @@ class Turn:
         """
         desk, session, now = self._desk, self._session, self._desk.place.clock.now()
         end = structs.replace(end, steps=self._steps)
-        model, partial = self._line[0].model if self._line else "", desk.place.feed.partial(session)
+        model, partial = self._context.line[0].model if self._context else "", desk.place.feed.partial(session)
         reply, reason = _reply(end, self._answer), REASONS.get(end.outcome, "aborted")
+        if end.outcome in ("succeeded", "failed"):
+            self._extensions = await collect_extensions(desk.place.hooks, self.told, desk.session)
+        more, access, cap = self._extensions, self.rows[0].access, desk.place.limits.max_queue_size
 
         def write(tx: Tx) -> Sequence[records.Body]:
             if newer and not are_waiting(tx, newer):
@@ -251,12 +270,16 @@ class Turn:
             tx.execute("UPDATE sessions SET crashes = 0, model = ? WHERE id = ?", (model, session))
             if newer:
                 return [end]
-            owe_replies(tx, session, text=reply, reason=reason, at=now)
-            return [*(bodies or loose_ends(tx, session, self.id, partial, reason=end.outcome)), end]
+            more.accept(tx, self.id, session, access=access, at=now, cap=cap)
+            owe_replies(tx, session, text=reply, reason=reason, at=now, last=session not in more.taken)
+            left = bodies or loose_ends(tx, session, self.id, partial, reason=end.outcome)
+            return [*left, *more.skipped, end]
 
         if not await desk.commit(write):
             return None
         desk.place.database.notify("outbox")
+        if session in self.extended:
+            desk.stirred.set()
         outcome, error, kind = end.outcome, end.error, end.kind
         result = records.TurnResult(
             session=session, turn=self.id, outcome=outcome, text=self._answer, error=error, kind=kind

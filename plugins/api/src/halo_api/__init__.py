@@ -1,4 +1,4 @@
-"""HTTP routes over the host: workspaces, agents, sessions, messages, events, questions, deliveries."""
+"""HTTP routes over the host: workspaces, agents, sessions, messages, events, questions, deliveries, settings."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
 @hook
 def provide_routes(host: Host) -> Iterable[Route]:
-    """Provide the routes under `/api/workspaces`."""
+    """Provide the routes under `/api`."""
     from .deliveries import delivery_routes
     from .erase import erase_routes
     from .openapi import openapi_routes
     from .questions import question_routes
     from .sessions import session_routes
+    from .settings import settings_routes
     from .streams import stream_routes
     from .workspaces import workspace_routes
 
@@ -30,4 +31,5 @@ def provide_routes(host: Host) -> Iterable[Route]:
         *erase_routes(host),
         *question_routes(host),
         *delivery_routes(host),
+        *settings_routes(host),
     ]

@@ -17,17 +17,8 @@ from typing import TypeVar
 
 from msgspec import convert, to_builtins
 
-from halo_kernel import (
-    BadInput,
-    Client,
-    HaloError,
-    HealthCheck,
-    Stopping,
-    __version__,
-    default_home,
-    is_served,
-    read_presence,
-)
+from halo_kernel import BadInput, HaloError, HealthCheck, Stopping, __version__, default_home, is_served, read_presence
+from halo_lib_client import Client
 
 from .progress import waiting
 from .terminal import answer

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from halo_kernel import BadInput, Client, HaloError
+from halo_kernel import BadInput, HaloError
+from halo_lib_client import Client
 
 from .follow import Reply, follow
 from .progress import waiting

@@ -11,7 +11,8 @@ from difflib import get_close_matches
 from getpass import getpass
 from typing import Any
 
-from halo_kernel import BadInput, Client
+from halo_kernel import BadInput
+from halo_lib_client import Client
 
 from .terminal import answer, note, plain
 from .workspaces import choose_folder, open_workspace, reach

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from halo_kernel import Client, HaloError, ensure_home, find_server
+from halo_kernel import HaloError, ensure_home
+from halo_lib_client import Client, find_server
 
 from .launch import PYTHON, end, errors_of, private, spawn
 from .supervision import take_over

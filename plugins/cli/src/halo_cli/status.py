@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from halo_kernel import default_home, find_server
+from halo_kernel import default_home
+from halo_lib_client import find_server
 
 from .progress import waiting
 from .supervision import is_supervised, read_supervision

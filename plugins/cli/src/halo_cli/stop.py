@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from halo_kernel import Client, HaloError, Stopping, default_home, is_served, read_presence
+from halo_kernel import HaloError, Stopping, default_home, is_served, read_presence
+from halo_lib_client import Client
 
 from .progress import waiting
 from .supervision import clear, is_supervised, mark_stop, read_supervision

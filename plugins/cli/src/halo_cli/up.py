@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from halo_kernel import Client, default_home, find_server, read_presence
+from halo_kernel import default_home, read_presence
+from halo_lib_client import Client, find_server
 
 from .launch import end, wait
 from .progress import waiting

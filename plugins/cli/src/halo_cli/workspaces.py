@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
-from halo_kernel import Client, WorkspaceUnusable, connect, default_home
+from halo_kernel import WorkspaceUnusable, default_home
+from halo_lib_client import Client, connect
 
 from .progress import waiting
 from .terminal import plain

@@ -16,6 +16,7 @@ from halo_kernel import (
     ContextErased,
     Delta,
     Event,
+    ExchangeDeleted,
     Foreign,
     HookSkipped,
     InputAdded,
@@ -109,8 +110,8 @@ class Frames:
             case QuestionSettled(question=question, call=call, state=state, text=text, by=by):
                 answer: Frame = {"question": question, "toolUseId": call, "state": state, "text": text, "by": by}
                 return [{"type": "settled", **stamp, **answer}]
-            case ContextErased(start=start, end=end) if self._has_shown(start, end):
-                return [{"type": "erased"}]
+            case ContextErased(start=start, end=end) | ExchangeDeleted(start=start, end=end):
+                return [{"type": "erased"}] if self._has_shown(start, end) else []
             case TurnEnded() if event.body.outcome != "yielded":  # else the next turn answers for this one
                 return [{**_end(event.body), **stamp}]
             case SessionTitled(title=title):

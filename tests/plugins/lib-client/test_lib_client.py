@@ -17,22 +17,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from halo_kernel import (
-    BadFile,
-    BadInput,
-    Client,
-    Exchange,
-    ModelError,
-    Route,
-    Stopping,
-    Unauthorized,
-    connect,
-    hook,
-)
-from halo_kernel.client import caller
+from halo_kernel import BadFile, BadInput, Exchange, ModelError, Route, Stopping, Unauthorized, hook
 from halo_kernel.presence import Presence, is_served, published, read_presence, sole_server
+from halo_lib_client import Client, connect
+from halo_lib_client import client as client_module
 
-SCRIPT = Path(__file__).with_name("server_process.py")
+SCRIPT = Path(__file__).parents[2] / "kernel" / "server_process.py"
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Unix sockets and signals")
 
 
@@ -149,7 +139,7 @@ def test_a_server_that_is_gone_is_a_clear_error(
     start: Callable[[], subprocess.Popen[str]], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a server there is one sentence, for a request at once, for a stream after some patience."""
-    monkeypatch.setattr(caller, "RECONNECT_SECONDS", 0.3)
+    monkeypatch.setattr(client_module, "RECONNECT_SECONDS", 0.3)
     process = start()
     client = connect(home)
     stream = client.stream("/t/count")
@@ -176,7 +166,7 @@ def test_it_waits_for_a_server_that_starts(start: Callable[..., subprocess.Popen
 
 def test_a_server_that_never_answers_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A living lock without an answer is an error, not a second kernel beside it."""
-    monkeypatch.setattr(caller, "START_SECONDS", 0.2)
+    monkeypatch.setattr(client_module, "START_SECONDS", 0.2)
     (home / "global").mkdir(parents=True)
     with sole_server(home), pytest.raises(Stopping) as deaf:
         connect(home)
@@ -248,7 +238,7 @@ def test_a_stale_file_is_passed_over(home: Path, monkeypatch: pytest.MonkeyPatch
         with published(home, Presence(url=url, token="t", pid=1, version="0", started=0)):
             with connect(home, discover=False) as client:
                 assert client.embedded
-            monkeypatch.setattr(caller, "START_SECONDS", 0.2)
+            monkeypatch.setattr(client_module, "START_SECONDS", 0.2)
             with sole_server(home), pytest.raises(Stopping):
                 connect(home)
         other.settimeout(0)
@@ -263,7 +253,7 @@ def test_a_wrong_token_is_told(
     start()
     good = read_presence(home)
     assert good is not None
-    monkeypatch.setattr(caller, "read_presence", lambda home: replace(good, token="stale"))
+    monkeypatch.setattr(client_module, "read_presence", lambda home: replace(good, token="stale"))
     with pytest.raises(Unauthorized):
         Client(home).get("/api/server")
 

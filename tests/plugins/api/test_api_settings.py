@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
+import halo_api
 from halo_kernel import Kernel, Secret, Section, WorkspaceInfo, hook
 from halo_kernel.testing import Front, front, running_kernel
 
@@ -46,7 +47,9 @@ class Plugin:
 @pytest.fixture
 async def kernel(tmp_path: Path) -> AsyncIterator[Kernel]:
     async with running_kernel(
-        tmp_path / "home", extra={"acme": Plugin()}, env={"HALO_ACME_RATIO": "0.25", "KEY": "from-the-environment"}
+        tmp_path / "home",
+        extra={"acme": Plugin(), "api": halo_api},
+        env={"HALO_ACME_RATIO": "0.25", "KEY": "from-the-environment"},
     ) as kernel:
         yield kernel
 

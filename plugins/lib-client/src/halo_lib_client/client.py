@@ -16,11 +16,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from .. import errors
-from ..errors import HaloError, Stopping
-from ..presence import Presence, is_served, read_presence
-from ..records import ServerEvent
-from ..sites import Wanted, default_home
+import halo_kernel
+from halo_kernel import HaloError, Presence, ServerEvent, Stopping, Wanted, default_home, is_served, read_presence
 
 SILENCE_SECONDS = 120.0
 START_SECONDS = 30.0
@@ -135,9 +132,9 @@ def connect(home: Path | None = None, *, local: bool = False, **wanted: Unpack[W
     """
     client = Client(home)
     if local or not _is_ready(client.home):
-        from .embedded import embedded
+        from .embedded import running
 
-        client.own = client.enter_context(embedded(client.home, wanted))
+        client.own = client.enter_context(running(client.home, wanted))
     return client
 
 
@@ -192,14 +189,14 @@ def read_events(chunks: Iterable[bytes]) -> Generator[ServerEvent]:
 def rebuild(told: object) -> HaloError:
     """Return the error that a server tells about; one of an unknown type becomes a plain `HaloError`."""
     facts = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
-    kind = getattr(errors, str(facts.get("type")), HaloError)
+    named: object = getattr(halo_kernel, str(facts.get("type")), None)
+    kind = named if isinstance(named, type) and issubclass(named, HaloError) else HaloError
     message = str(facts.get("error") or "The server answered with an error that it did not explain.")
     try:
         accepted = inspect.signature(kind).parameters.keys() & facts.keys()
-        error = kind(message, **{name: facts[name] for name in accepted})
-    except TypeError:  # no class, or an older server leaves out a fact that it needs
-        error = None
-    return error if isinstance(error, HaloError) else HaloError(message)
+        return kind(message, **{name: facts[name] for name in accepted})
+    except TypeError:  # an older server leaves out a fact that it needs
+        return HaloError(message)
 
 
 def gone() -> Stopping:

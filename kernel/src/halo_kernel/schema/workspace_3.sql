@@ -1,0 +1,1 @@
+CREATE INDEX sessions_by_parent ON sessions(parent) WHERE parent IS NOT NULL;

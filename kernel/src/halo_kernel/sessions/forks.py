@@ -1,0 +1,42 @@
+"""A fork: a session with the history of another one, and with nothing that the other owes or waits for."""
+
+from __future__ import annotations
+
+from .. import records
+from ..contracts import Tx
+from ..journal import append
+from ..questions import pending
+from ..recovery import loose_ends
+from ..tables import insert
+from .rows import NEW
+
+_ENDED = records.TurnEnded(
+    outcome="interrupted", error="the session was forked in the middle of this turn", kind="fork"
+)
+_COPIED = {"events": "seq, at, kind, turn, body", "plugin_state": "plugin, value"}
+
+
+def fork(tx: Tx, source: records.SessionInfo, copy: records.SessionInfo, *, journal: str) -> tuple[records.Event, ...]:
+    """Make `copy` a root with the history of `source` as it is now, whose open turn it ends; return what it adds."""
+    values = {name: getattr(copy, name) for name in (*NEW, "model", "head")}
+    insert(tx, "sessions", {**values, "marks": " ".join(copy.marks), "journal": journal})
+    for table, columns in _COPIED.items():
+        which = f"SELECT ?, {columns} FROM {table} WHERE session = ?"
+        tx.execute(f"INSERT INTO {table}(session, {columns}) {which}", (copy.id, source.id))
+    return (*_end_turn(tx, source.id, copy), *append(tx, copy.id, [_origin(source)], at=copy.created_at))
+
+
+def _end_turn(tx: Tx, source: str, copy: records.SessionInfo) -> tuple[records.Event, ...]:
+    run = tx.one("SELECT turn FROM runs WHERE session = ?", (source,))
+    if run is None:
+        return ()
+    turn, question, settled = str(run[0]), pending(tx, source), list[records.Body]()
+    if question is not None:
+        call = tx.one("SELECT call FROM questions WHERE id = ?", (question,)) or ("",)
+        settled = [records.QuestionSettled(question=question, call=str(call[0]), state="denied", by="fork")]
+    left = loose_ends(tx, copy.id, turn, None, reason="fork")
+    return append(tx, copy.id, [*settled, *left, _ENDED], at=copy.created_at, turn=turn)
+
+
+def _origin(source: records.SessionInfo) -> records.SessionForked:
+    return records.SessionForked(source=source.id, head=source.head)

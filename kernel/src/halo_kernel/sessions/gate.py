@@ -1,0 +1,73 @@
+"""The gate that turns pass: while it is held none begins, and whoever holds it waits until none runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from ..errors import Conflict
+
+if TYPE_CHECKING:
+    from .session import LiveSession
+
+REST_SECONDS = 30.0
+
+
+class Gate:
+    """Shared by all sessions of a process, so that one that is opened while it is held is held too."""
+
+    def __init__(self) -> None:
+        self._held = False
+        self._inside: set[LiveSession] = set()
+        self._parked: set[LiveSession] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def enter(self, session: LiveSession) -> bool:
+        """Let a session look for work and do it, until it leaves; false while the gate is held: it is stirred later.
+
+        Below a session that is inside one may enter all the same, for that one may wait for it.
+        """
+        if self._held and not self._is_below_another(session):
+            self._parked.add(session)
+            return False
+        self._inside.add(session)
+        self._empty.clear()
+        return True
+
+    def leave(self, session: LiveSession) -> None:
+        """Its work is done for now."""
+        self._inside.discard(session)
+        if not self._inside:
+            self._empty.set()
+
+    def _is_below_another(self, session: LiveSession) -> bool:
+        above = session.above
+        return above is not None and (above in self._inside or self._is_below_another(above))
+
+    @asynccontextmanager
+    async def hold(self, seconds: float = REST_SECONDS) -> AsyncGenerator[None, None]:
+        """Hold the gate, and go on once nobody is inside; messages are taken meanwhile, and answered afterwards.
+
+        No turn is ended for it. Raises `Conflict` when somebody else holds it, or when turns do not end in time.
+        """
+        if self._held:
+            raise Conflict("another change of the plugins is under way", advice="try again when it is done")
+        self._held = True
+        try:
+            await self._wait(seconds)
+            yield
+        finally:
+            self._held = False
+            parked, self._parked = self._parked, set()
+            for session in parked:
+                session.stir()
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._empty.wait(), seconds)
+        except TimeoutError:
+            names = ", ".join(sorted(session.info.id for session in self._inside))
+            raise Conflict(f"nothing was changed: these sessions did not rest in {seconds:g} s: {names}") from None

@@ -1,0 +1,55 @@
+"""What plugins add when a turn ends: messages that are accepted in the write that ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from .. import hookspecs
+from ..access import fold_access
+from ..contracts import Session, Turn, Tx
+from ..errors import HaloError
+from ..hooks import Hooks
+from ..inbox import accept, check
+from ..records import Access, Extension, HookSkipped, Incoming
+
+_HOOK = "extend_turn"
+
+
+@dataclass(kw_only=True)
+class Extensions:
+    """What is wanted, by plugin; `taken` are the sessions that got something, `skipped` says what was refused."""
+
+    wanted: Sequence[tuple[str, Extension]] = ()
+    taken: set[str] = field(default_factory=set[str])
+    skipped: list[HookSkipped] = field(default_factory=list[HookSkipped])
+
+    def accept(self, tx: Tx, turn: str, session: str, *, access: Access, at: int, cap: int) -> None:
+        """Write each into its inbox, at the turn's level or a lower one; one that is refused harms no other."""
+        self.taken, self.skipped = set(), []
+        for number, (plugin, extension) in enumerate(self.wanted):
+            name = extension.session or session
+            message = replace(extension.message, reply_to=None)
+            try:
+                check(message)
+                level = access if name == session else fold_access(_level(tx, name), access)
+                accept(tx, name, message, key=_key(message, turn, number), at=at, access=level, cap=cap)
+                self.taken.add(name)
+            except HaloError as error:
+                self.skipped.append(HookSkipped(plugin=plugin, hook=_HOOK, error=error.message))
+
+
+async def collect_extensions(hooks: Hooks, turn: Turn, session: Session) -> Extensions:
+    """Ask every plugin what it adds to a turn that ends; one that fails adds nothing."""
+    return Extensions(wanted=await hooks.gather(hookspecs.extend_turn, turn=turn, session=session))
+
+
+def _key(message: Incoming, turn: str, number: int) -> str:
+    return message.key or f"turn:{turn}:{number}"
+
+
+def _level(tx: Tx, session: str) -> Access:
+    row = tx.one("SELECT access FROM sessions WHERE id = ?", (session,))
+    return row[0] if row else "readonly"

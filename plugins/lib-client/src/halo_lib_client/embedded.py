@@ -1,0 +1,41 @@
+"""A kernel of one's own, in a thread with its own loop, behind the same routes on a private Unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from halo_kernel import Presence, Wanted, embedded
+
+END_SECONDS = 12.0
+
+
+@contextmanager
+def running(home: Path, wanted: Wanted) -> Generator[Presence]:
+    """Run a kernel for as long as the context lasts; what it was doing is taken up by the next one.
+
+    Raises the errors of `Kernel.start`.
+    """
+    deep = len(os.fsencode(tempfile.gettempdir())) > 70  # a socket's path must not be long
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="halo.embedded", daemon=True)
+    thread.start()
+    try:
+        with tempfile.TemporaryDirectory(prefix="halo-", dir="/tmp" if deep else None) as folder:
+            kernel = embedded(home, f"{folder}/kernel.sock", **wanted)
+            presence = asyncio.run_coroutine_threadsafe(kernel.__aenter__(), loop).result()
+            try:
+                yield presence
+            finally:
+                with suppress(TimeoutError):  # what is deaf ends with this process
+                    asyncio.run_coroutine_threadsafe(kernel.__aexit__(None, None, None), loop).exception(END_SECONDS)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(1.0)
+        if not loop.is_running():
+            loop.close()

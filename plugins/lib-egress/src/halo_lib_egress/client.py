@@ -1,0 +1,41 @@
+"""What an aiohttp client asks before it dials, by shape: aiohttp itself, slow to import, is not needed for it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from halo_kernel import Egress
+
+Handler = Callable[[Any], Awaitable[Any]]
+
+
+class Resolver:
+    """An `aiohttp.abc.AbstractResolver`, for `aiohttp.TCPConnector`: the address that was checked is dialled.
+
+    Source: https://docs.aiohttp.org/en/stable/abc.html
+    """
+
+    def __init__(self, egress: Egress) -> None:
+        self._egress = egress
+
+    async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> list[dict[str, Any]]:
+        """Return the addresses of a host that may be dialled, of one family. Raises what `Egress.resolve` raises."""
+        fixed = {"hostname": host, "port": port, "proto": 0, "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV}
+        ips = [each.ip for each in await self._egress.resolve(host, port)]
+        found = [{**fixed, "host": ip, "family": socket.AF_INET6 if ":" in ip else socket.AF_INET} for ip in ips]
+        return [each for each in found if family in (socket.AF_UNSPEC, each["family"])]
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def middleware(egress: Egress) -> Callable[[Any, Handler], Awaitable[Any]]:
+    """Return a client middleware that checks every hop: a redirect or a bare address asks no resolver."""
+
+    async def check(request: Any, handler: Handler) -> Any:
+        await egress.resolve(request.url.host or "", request.url.port or 0)
+        return await handler(request)
+
+    return check
