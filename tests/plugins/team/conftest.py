@@ -13,6 +13,7 @@ import pytest
 
 import halo_team
 from halo_kernel import (
+    OPERATOR,
     AgentSource,
     AgentSpec,
     Incoming,
@@ -79,7 +80,7 @@ class Orders:
         if plan := self.plans.get(request.session):
             return plan.pop(0)
         blocks = [block for block in request.messages[-1].content if isinstance(block, Text)]
-        found = _ORDER.search(blocks[-1].text) if blocks else None
+        found = _ORDER.search(blocks[-1].text.partition("\n\n[System")[0]) if blocks else None
         match found and found.groups():
             case ("say", text):
                 return Answer(text)
@@ -89,7 +90,7 @@ class Orders:
                 return Hang()
             case ("call", text):
                 name, _, arguments = text.partition(" ")
-                return Calls([(name, json.loads(arguments or "{}"))])
+                return Calls([(name, json.loads(arguments))])
             case _:
                 return Answer("done")
 
@@ -102,16 +103,20 @@ class Desk:
     orders: Orders
     session: Session
 
-    async def call(self, name: str, session: Session | None = None, **arguments: object) -> ToolFinished:
-        """Have a session's model call a tool, and return the result."""
+    async def call(
+        self, name: str, session: Session | None = None, *, who: Principal = OPERATOR, **arguments: object
+    ) -> ToolFinished:
+        """Have a session's model call a tool for somebody, and return the result."""
         caller = session or self.session
-        self.orders.plans[caller.info.id] = [Calls([(name, arguments)]), Answer("called")]
-        await caller.prompt(Incoming(text="go on", mode="follow_up")).result
+        order = f"do: call {name} {json.dumps(arguments)}"
+        await caller.prompt(Incoming(text=order, mode="follow_up", principal=who)).result
         return next(body for body in reversed(await bodies(caller)) if isinstance(body, ToolFinished))
 
-    async def ask(self, name: str, session: Session | None = None, **arguments: object) -> dict[str, Any]:
+    async def ask(
+        self, name: str, session: Session | None = None, *, who: Principal = OPERATOR, **arguments: object
+    ) -> dict[str, Any]:
         """Have a session's model call a tool, and return what it answers."""
-        done = await self.call(name, session, **arguments)
+        done = await self.call(name, session, who=who, **arguments)
         assert done.outcome == "ok", done.text
         return json.loads(done.text)
 
@@ -126,6 +131,19 @@ class Desk:
         info = self.session.info
         owner = Principal(name=info.principal, kind=info.principal_kind)
         return await self.halo.kernel.host.sessions.open(name, workspace=info.workspace, principal=owner)
+
+
+async def rest(session: Session) -> None:
+    """Return when nothing of a tree works, and every report is read."""
+
+    async def looks() -> bool:
+        busy = session.info.state == "running" or await session.waiting() or await session.children(working=True)
+        return not busy
+
+    for _ in range(2):  # what rests may just be about to read the last report
+        await eventually(looks)
+        await asyncio.sleep(0.05)
+    await eventually(looks)
 
 
 async def bodies(session: Session) -> list[Any]:

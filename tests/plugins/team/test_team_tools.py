@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from halo_kernel import Access, Incoming, Principal, Session, ToolFinished
-from halo_kernel.testing import Answer, Calls, ScriptedModel, Workbench, until
+from halo_kernel.testing import Answer, ScriptedModel, Workbench, until
 
 from .conftest import NINE, Agents, Desk, Orders, ends, eventually, inputs
 
@@ -106,11 +106,7 @@ async def test_access_is_inherited_at_creation(halo: Workbench, orders: Orders) 
     child = await desk.start("do: say hi")
     assert child.info.access == "workspace"
     reader = Principal(name="guest", access="readonly")
-    orders.plans[desk.session.info.id] = [
-        Calls([("start_session", {"agent_id": "worker", "message": "do: say hi"})]),
-        Answer("started"),
-    ]
-    await desk.session.prompt(Incoming(text="go", principal=reader)).result
+    await desk.ask("start_session", who=reader, agent_id="worker", message="do: say hi")
     levels = [each.access for each in await desk.session.children()]
     assert sorted(levels) == ["readonly", "workspace"]
 
@@ -120,9 +116,7 @@ async def test_a_message_is_worth_its_sender(desk: Desk) -> None:
     child = await desk.start("do: say hi")
     await eventually(lambda: ends(child))
     reader = Principal(name="guest", access="readonly")
-    arguments: dict[str, object] = {"target_session_id": child.info.id, "message": "do: say again"}
-    desk.orders.plans[desk.session.info.id] = [Calls([("query_session", arguments)]), Answer("asked")]
-    await desk.session.prompt(Incoming(text="go", principal=reader)).result
+    await desk.ask("query_session", who=reader, target_session_id=child.info.id, message="do: say again")
     await eventually(lambda: _two_turns(child))
     events = [update.event async for update in child.events() if update.event]
     assert [event.body.access for event in events if event.kind == "turn.started"] == ["full", "readonly"]  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ from ..access import fold_access
 from ..contracts import Lease, Tx, Update
 from ..errors import BadInput, Conflict, HaloError, LeaseHeld, SessionClosed, Stopping
 from ..folds import History
-from ..inbox import accept, check
+from ..inbox import accept, check, prepared, waiting
 from ..journal import EVERY, append, folded, keep_folds, last_answer
 from ..log import logger
 from ..questions import supersede
@@ -510,10 +510,15 @@ class LiveSession:
 
     # Below
 
-    async def children(self) -> Sequence[records.SessionInfo]:
+    async def children(self, *, working: bool = False) -> Sequence[records.SessionInfo]:
         """See `contracts.Session.children`."""
-        seat, session = self._seat, self._info.id
-        return await seat.database.read(lambda tx: rows.children(tx, session, workspace=seat.workspace))
+        seat, session, at = self._seat, self._info.id, self._seat.workspace
+        return await seat.database.read(lambda tx: rows.children(tx, session, workspace=at, working=working))
+
+    async def waiting(self) -> Sequence[records.PreparedInput]:
+        """See `contracts.Session.waiting`."""
+        session = self._info.id
+        return await self._seat.database.read(lambda tx: [prepared(row) for row in waiting(tx, session)])
 
     async def start_child(
         self, agent: str, *, access: records.Access | None = None, title: str = "", directory: str | None = None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 
-from halo_kernel import ContextPart, Host, PreparedInput, Session, Tool, WorkspaceInfo, hook
+from halo_kernel import ContextPart, Extension, Host, PreparedInput, Session, Tool, Turn, WorkspaceInfo, hook
 
-__all__ = ["prepare_context", "prepare_input", "provide_tools", "runtime_stopping", "workspace_opened"]
+__all__ = ["extend_turn", "prepare_context", "prepare_input", "provide_tools", "runtime_stopping", "workspace_opened"]
 
 # Hooks are free functions, and those about a session are not handed the host: what it told is kept by workspace id.
 _hosts: dict[str, Host] = {}
@@ -36,17 +37,25 @@ def provide_tools(session: Session) -> Sequence[Tool]:
 @hook
 async def prepare_context(session: Session) -> Iterable[ContextPart]:
     """List the agent's team in its prompt."""
-    from .roster import can_delegate, roster
+    from .roster import can_delegate, read_roster
 
     if not can_delegate(session.agent):
         return []
-    info, host = session.info, _hosts[session.info.workspace]
-    agents = host.workspaces.agents(WorkspaceInfo(id=info.workspace, path=info.folder))
-    text = roster(session.agent, agents, is_root=info.parent is None)
+    text = await asyncio.to_thread(read_roster, _hosts[session.info.workspace], session.info, session.agent)
     return [ContextPart(slot="team", source="roster", text=text)] if text else []
 
 
 @hook
-async def prepare_input(batch: Sequence[PreparedInput], session: Session) -> Sequence[PreparedInput]:
+async def prepare_input(batch: Sequence[PreparedInput], session: Session, turn: Turn) -> Sequence[PreparedInput]:
     """Say after reports which sessions still work, and after an interrupt that nothing is taken up by itself."""
-    return batch
+    from .notes import noted
+
+    return await noted(batch, session, turn, _hosts[session.info.workspace])
+
+
+@hook
+async def extend_turn(turn: Turn, session: Session) -> Iterable[Extension]:
+    """Let the work go on for which the turn called `continue_task`."""
+    from .resuming import follow
+
+    return await follow(turn, session)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from halo_kernel import (
@@ -56,12 +57,11 @@ class Caller:
         Raises `NotFound`, and `Conflict` for what would end the caller too.
         """
         found = await self.session(name)
-        async for info in self._line():
-            if info.id == found.info.id:
-                raise Conflict(f"cannot {act} session {name}: it is this session or one above it")
+        if found.info.id in [info.id async for info in self.line()]:
+            raise Conflict(f"cannot {act} session {name}: it is this session or one above it")
         return found
 
-    async def _line(self) -> AsyncGenerator[SessionInfo]:
+    async def line(self) -> AsyncGenerator[SessionInfo]:
         """Yield the caller and every session above it."""
         info = self.info
         yield info
@@ -69,12 +69,19 @@ class Caller:
             info = (await open_session(self.host, info, info.parent)).info
             yield info
 
-    def agent(self, name: str) -> AgentSpec:
-        """Return an agent of the caller's team, as it is defined now.
+    async def agents(self) -> Sequence[AgentSpec]:
+        """Return all agents of the workspace, as they are defined now."""
+        return await asyncio.to_thread(self.host.workspaces.agents, self.workspace)
+
+    async def agent(self, name: str) -> AgentSpec:
+        """Return an agent of the caller's team, as both are defined now.
 
         Raises `NotFound` for one that is internal as for one that does not exist, `Conflict` for one that is not in
         the team.
         """
+        return await asyncio.to_thread(self._member, name)
+
+    def _member(self, name: str) -> AgentSpec:
         agents = [each for each in self.host.workspaces.agents(self.workspace) if not each.internal]
         found = next((each for each in agents if each.id == name), None)
         team = [each.id for each in members(self.host.workspaces.agent(self.workspace, self.info.agent), agents)]

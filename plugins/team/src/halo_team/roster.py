@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from halo_kernel import AgentSpec
+from halo_kernel import AgentSpec, Host, SessionInfo, WorkspaceInfo
 
 _ADVICE = """\
 ## Know Your Team Before You Act
@@ -38,6 +38,16 @@ def members(agent: AgentSpec, agents: Sequence[AgentSpec]) -> list[AgentSpec]:
     """Return who is in an agent's team, itself first, the others in the order of `agents`."""
     team = [each for each in agents if each.id in (agent.team or ()) and not each.internal]
     return sorted(team, key=lambda each: each.id != agent.id)
+
+
+def read_roster(host: Host, info: SessionInfo, agent: AgentSpec) -> str:
+    """Return the roster of `agent`, as the agents' files are now: `agent` itself too, if its file can be read.
+
+    Blocks for reading them.
+    """
+    agents = host.workspaces.agents(WorkspaceInfo(id=info.workspace, path=info.folder))
+    own = next((each for each in agents if each.id == agent.id), agent)
+    return roster(own, agents, is_root=info.parent is None)
 
 
 def roster(agent: AgentSpec, agents: Sequence[AgentSpec], *, is_root: bool) -> str:

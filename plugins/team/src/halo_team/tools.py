@@ -35,7 +35,8 @@ class SessionTool(Generic[A]):
         try:
             facts = await self.do(Caller(call, self.host), checked)
         except (BadInput, Conflict, NotFound) as refusal:
-            return _json({"code": 1, "error": refusal.message})
+            advice = f" — {refusal.advice}" if refusal.advice else ""
+            return _json({"code": 1, "error": refusal.message + advice})
         return _json({"code": 0, **facts})
 
 

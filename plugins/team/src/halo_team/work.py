@@ -17,7 +17,7 @@ from .arguments import (
     StartArguments,
 )
 from .caller import Caller
-from .tree import count_present, status
+from .tree import count_present, is_working, status
 
 Facts = Mapping[str, object]
 MOST_LISTED = 500
@@ -28,7 +28,8 @@ _NOT_FOR_READERS = {"file_write", "file_edit", "shell_exec", "web_fetch"}
 
 async def start_session(caller: Caller, given: StartArguments) -> Facts:
     """Make a session of another agent below the caller's, and give it its task."""
-    agent = caller.agent(given.agent_id)
+    agent = await caller.agent(given.agent_id)
+    await _check_depth(caller)
     title = " ".join((given.title or given.message).split())[:_TITLE].rstrip()
     try:
         child = await caller.call.session.start_child(
@@ -41,6 +42,13 @@ async def start_session(caller: Caller, given: StartArguments) -> Facts:
     parts = (f"[Session {child.info.id}]", given.system_prompt_context.strip(), given.message)
     await child.submit(caller.message("\n\n".join(filter(None, parts))))
     return {"session_id": child.info.id}
+
+
+async def _check_depth(caller: Caller) -> None:
+    most = caller.host.settings.of(SessionSettings).max_nesting_depth
+    if len([info async for info in caller.line()]) >= most:
+        advice = "Do the work yourself, or report to the session above you what is left to do."
+        raise Conflict(f"Maximum nesting depth ({most}) reached. {advice}")
 
 
 async def query_session(caller: Caller, given: SendArguments) -> Facts:
@@ -82,10 +90,11 @@ async def session_list(caller: Caller, given: Arguments) -> Facts:
     """List the sessions right below the caller's, those with the latest news first, as many as a result holds."""
     present = [each for each in await caller.call.session.children() if not each.archived]
     present.sort(key=lambda each: (each.updated_at, each.id), reverse=True)
-    names = {each.id: each.name for each in caller.host.workspaces.agents(caller.workspace)}
+    working = {each.id for each in await caller.call.session.children(working=True)}
+    names = {each.id: each.name for each in await caller.agents()}
     room, shown = _room(caller), list[Facts]()
     for info in present[:MOST_LISTED]:
-        line = _line(info, names.get(info.agent, info.agent), await status(caller.host, info))
+        line = _line(info, names.get(info.agent, info.agent), status(info, working=info.id in working))
         room -= len(msgspec.json.encode(line).decode()) + 1
         if room < 0:
             break
@@ -113,7 +122,7 @@ async def get_session_output(caller: Caller, given: SessionArguments) -> Facts:
     session = await caller.session(given.session_id)
     text = await session.output() or "(no output yet)"
     return {
-        "status": await status(caller.host, session.info),
+        "status": status(session.info, working=await is_working(caller.host, session.info)),
         "output": tail(text, _room(caller)),
         "last_activity_at": session.info.updated_at,
     }
@@ -122,7 +131,7 @@ async def get_session_output(caller: Caller, given: SessionArguments) -> Facts:
 async def query_agent(caller: Caller, given: AgentArguments) -> Facts:
     """Describe an agent of the team; every refusal reads as if there were no such agent."""
     try:
-        agent = caller.agent(given.agent_id)
+        agent = await caller.agent(given.agent_id)
     except (Conflict, NotFound):
         raise NotFound(f'agent "{given.agent_id}" not found.') from None
     model = agent.model.model if agent.model else "chosen by the server"
