@@ -240,7 +240,7 @@ async def test_a_deaf_provider_times_out(tmp_path: Path, monkeypatch: pytest.Mon
         await asyncio.sleep(0.05)
         bodies = [event.body for event in await journal(session)]
         assert [body.text for body in bodies if isinstance(body, AssistantDiscarded)] == ["so far"]
-        assert session._seat.feed._partials.get(session.info.id) is None  # type: ignore[attr-defined]
+        assert session.seat.feed._partials.get(session.info.id) is None  # type: ignore[attr-defined]
         await goes_on(session)
 
 

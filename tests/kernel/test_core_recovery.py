@@ -183,7 +183,7 @@ async def test_a_storage_that_never_lets_a_turn_end_parks_the_session(
         session.stir()  # type: ignore[attr-defined]
         await asyncio.sleep(0.1)
         assert written == [], "a parked session is silent"
-        partial = session._seat.feed._partials.get(session.info.id)  # type: ignore[attr-defined]
+        partial = session.seat.feed._partials.get(session.info.id)  # type: ignore[attr-defined]
         assert partial is None, "nothing is shown as unfinished"
         faulty.before = None
         assert (await session.prompt(Incoming(text="and now?")).result).outcome == "succeeded"

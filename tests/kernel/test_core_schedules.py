@@ -198,7 +198,7 @@ async def check_all(kernel: Kernel, workspace: str, crowd: Crowd, names: list[st
         check(events)
         assert session._desk is None or session._desk.history == history_of(events)  # type: ignore[attr-defined]
         assert not session._prompts._open, "every handle is settled"  # type: ignore[attr-defined]
-        partial = session._seat.feed._partials.get(name)  # type: ignore[attr-defined]
+        partial = session.seat.feed._partials.get(name)  # type: ignore[attr-defined]
         assert partial is None, "nothing is shown as unfinished"
         consumed += [event.body.row for event in events if isinstance(event.body, InputAdded)]
         outcomes |= {event.turn: event.body.outcome for event in events if isinstance(event.body, TurnEnded)}

@@ -140,6 +140,9 @@ class View(Struct):
                 self.items[f"{event.turn}/{call}"] = replace(item, text=text, outcome=outcome)
             case records.UsageRecorded(purpose="turn"):
                 self.tokens = body.tokens
+            case records.CommandFinished(row=row, said=said, text=text):
+                self._put(event, f"row:{row}", "user", text=said)
+                self._put(event, f"seq:{event.seq}", "notice", text=text)
             case records.ContextCut():
                 self.tokens = 0
                 self._put(event, f"seq:{event.seq}", "notice", text=f"{body.text}\n\n{body.replacement}".strip())

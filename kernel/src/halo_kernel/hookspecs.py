@@ -185,5 +185,16 @@ async def extend_turn(turn: contracts.Turn, session: contracts.Session) -> Itera
 
 
 @spec
+async def list_commands(session: contracts.Session) -> Iterable[records.CommandSpec]:
+    """Collect: the commands that people have in a session."""
+    return ()
+
+
+@spec(firstresult=True)
+async def resolve_command(name: str, session: contracts.Session) -> contracts.Command | None:
+    """First: the command of a name, or of one of its aliases."""
+
+
+@spec
 async def report_health(host: contracts.Host) -> Iterable[records.HealthCheck]:
     """Collect: what `halo doctor` should say of the plugin's own matters, such as a program that it needs."""

@@ -61,15 +61,13 @@ def accept(
     Raises `SessionClosed`, `QueueFull`, and `Conflict` for a `reply_to` that is refused; nothing is written then.
     """
     who = message.principal
-    seen = tx.one(
-        "SELECT session, id, key, at, head FROM inbox WHERE principal = ? AND principal_kind = ? AND key = ?",
-        (who.name, who.kind, key),
-    )
-    if seen is not None:
-        return _receipt(tx, seen), False
-    if message.mode != "interrupt_hard":
+    if (seen := receipt_of(tx, who, key)) is not None:
+        return seen, False
+    is_command = message.cause == "command"
+    if not is_command:
+        _check_open(tx, session)
+    if not is_command and message.mode != "interrupt_hard":
         _check_room(tx, session, who.kind, cap)
-    _check_open(tx, session)
     said = {name: getattr(message, name) for name in ("mode", "text", "route", "cause")}
     whose = {"access": access, "principal": who.name, "principal_kind": who.kind, "owed": int(bool(message.route))}
     place = {"session": session, "key": key, "at": at, "head": journal_of(tx, session)[1]}
@@ -77,10 +75,20 @@ def accept(
     assert row is not None
     if message.reply_to is not None:
         take_pointer(tx, session, message.reply_to, row=int(row[1]), at=at)
-    owe_parent(tx, session, row=int(row[1]))
+    if not is_command:
+        owe_parent(tx, session, row=int(row[1]))
     if message.cause == "message":
         _let_go_on(tx, session, person=who.kind == "person")
     return _receipt(tx, row), True
+
+
+def receipt_of(tx: Tx, who: records.Principal, key: str) -> records.Receipt | None:
+    """Return the receipt of a message that a sender sent before, by its key."""
+    seen = tx.one(
+        "SELECT session, id, key, at, head FROM inbox WHERE principal = ? AND principal_kind = ? AND key = ?",
+        (who.name, who.kind, key),
+    )
+    return None if seen is None else _receipt(tx, seen)
 
 
 def _let_go_on(tx: Tx, session: str, *, person: bool) -> None:
@@ -190,7 +198,10 @@ def result_of(tx: Tx, row: int) -> records.TurnResult | None:
         return None
     session, state, turn, head = found
     if state != "consumed":
-        return records.TurnResult(session=session, turn="", outcome="cancelled")
+        done = find(tx, session, "kind = 'command.finished' AND seq > ? ORDER BY seq", head) if state == "done" else ()
+        ran = next((e.body for e in done if isinstance(e.body, records.CommandFinished) and e.body.row == row), None)
+        outcome: records.Outcome = "cancelled" if ran is None else "succeeded" if ran.ok else "failed"
+        return records.TurnResult(session=session, turn="", outcome=outcome, text=ran.text if ran else "")
     first = "SELECT min(seq) FROM events WHERE session = ? AND seq > ? AND turn = ?"
     for event in find(tx, session, f"kind = 'turn.ended' AND seq >= ({first}) ORDER BY seq", session, head, turn):
         match event.body:

@@ -195,6 +195,22 @@ class Session(Protocol):
         """Mark the session for good, such as with a source that it has read from; `info.marks` has it."""
 
 
+class Command(Protocol):
+    """What a person can ask of the server itself by `/name`."""
+
+    @property
+    def spec(self) -> records.CommandSpec:
+        """How lists and help show it, and who may ask for what."""
+
+    async def run(
+        self, verb: str, arguments: str, message: records.Incoming, session: Session
+    ) -> records.CommandResult:
+        """Do it: `verb` is one of the spec's, '' for none, `arguments` what follows. A `HaloError` is told as it is.
+
+        It is run again when a crash kept its result from being written.
+        """
+
+
 class Prompt(Protocol):
     """A message on its way: `accepted` is its receipt, `result` how the turn that consumed it ended."""
 

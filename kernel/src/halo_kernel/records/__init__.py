@@ -1,6 +1,7 @@
 """Frozen values that cross the kernel's boundary."""
 
 from .channels import *  # noqa: F403
+from .commands import *  # noqa: F403
 from .deliveries import *  # noqa: F403
 from .events import *  # noqa: F403
 from .health import *  # noqa: F403

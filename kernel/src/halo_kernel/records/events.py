@@ -201,6 +201,20 @@ class ExchangeDeleted(KernelBody, frozen=True, kw_only=True, tag="exchange.delet
     by: str
 
 
+class CommandFinished(KernelBody, frozen=True, kw_only=True, tag="command.finished"):
+    """A person's command (inbox row `row`) was carried out, or refused; `text` answers it, no model sees either.
+
+    The conversation goes on in the session `session`, '' for this one.
+    """
+
+    row: int
+    said: str
+    sender: str
+    text: str
+    ok: bool = True
+    session: str = ""
+
+
 class HookSkipped(KernelBody, frozen=True, kw_only=True, tag="context.skipped"):
     """A plugin's part of the input or the context was left out because it failed; `plugin` and `hook` name it."""
 
@@ -270,7 +284,7 @@ class Delta(Struct, frozen=True, kw_only=True):
 
 _encoder = msgspec.json.Encoder()
 _decoders = {kind: msgspec.json.Decoder(body) for kind, body in KINDS.items()}
-_OURS = {"session", "turn", "input", "assistant", "tool", "context", "exchange", "question", "usage"}
+_OURS = {"session", "turn", "input", "assistant", "tool", "context", "command", "exchange", "question", "usage"}
 _KIND = re.compile(r"([a-z][a-z0-9_-]*)\.[a-z][a-z0-9_.-]*")
 
 

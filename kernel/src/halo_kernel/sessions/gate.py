@@ -44,7 +44,7 @@ class Gate:
             self._empty.set()
 
     def _is_below_another(self, session: LiveSession) -> bool:
-        above = session.above
+        above = session.seat.sessions.get(session.info.parent or "")
         return above is not None and (above in self._inside or self._is_below_another(above))
 
     @asynccontextmanager

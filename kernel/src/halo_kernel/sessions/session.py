@@ -23,6 +23,7 @@ from ..recovery import recover_tree, withdraw_message
 from ..scopes import Scope
 from ..turns import Desk, Turn
 from . import rows
+from .commands import carry_out, is_command
 from .completion import complete
 from .duty import Duty, find_duty
 from .prompts import PromptHandle, Prompts
@@ -39,7 +40,7 @@ class LiveSession:
     """See `contracts.Session`. `seat` is the place in its workspace that it works from."""
 
     def __init__(self, seat: Seat, info: records.SessionInfo, agent: records.AgentSpec) -> None:
-        self._seat = seat
+        self.seat = seat
         self._info = info
         self.agent = agent
         self._desk: Desk | None = None
@@ -67,7 +68,7 @@ class LiveSession:
     @property
     def scope(self) -> Scope:
         """What ends when the session rests for long, or is closed."""
-        self._scope = self._scope or Scope(f"session {self._info.id}", parent=self._seat.scope)
+        self._scope = self._scope or Scope(f"session {self._info.id}", parent=self.seat.scope)
         return self._scope
 
     @property
@@ -79,11 +80,6 @@ class LiveSession:
     def lease(self) -> Lease | None:
         """The tree's lease, while this session works under it."""
         return self._lease
-
-    @property
-    def above(self) -> LiveSession | None:
-        """The session that this one works for, if it is in memory."""
-        return self._seat.sessions.get(self._info.parent or "")
 
     @property
     def closed(self) -> bool:
@@ -123,21 +119,22 @@ class LiveSession:
         elif fresh:
             self._arrived(message, receipt)
         else:
-            self.stir()  # the message came before: the driver looks how it was answered
+            await self._prompts.settle()  # it may have been answered before
+            self.stir()
 
     async def _cancel_prompt(self, handle: PromptHandle) -> None:
         """Withdraw a message, or stop the turn that answers it, with those that gave way to that turn."""
         receipt = handle.receipt
         if receipt is None:
             return
-        session, row, now = self._info.id, receipt.row, self._seat.clock.now()
+        session, row, now = self._info.id, receipt.row, self.seat.clock.now()
         try:
-            withdrawn = await self._seat.database.write(lambda tx: withdraw_message(tx, session, row, now=now))
+            withdrawn = await self.seat.database.write(lambda tx: withdraw_message(tx, session, row, now=now))
         except HaloError as error:
             logger("sessions").warning("could not withdraw a message", session=session, error=error.message)
             withdrawn = False
         if withdrawn:
-            self._seat.database.notify("outbox")
+            self.seat.database.notify("outbox")
             await self._prompts.settle()
             await self._tell_tree()
         elif self._turn is not None and row <= max(self._turn.numbers):
@@ -147,25 +144,26 @@ class LiveSession:
     async def _accept(self, message: records.Incoming) -> tuple[records.Receipt, bool]:
         self._check_open()
         check(message)
-        message = replace(message, text=self._seat.mask(message.text))
-        seat, session = self._seat, self._info.id
+        message = replace(message, text=self.seat.mask(message.text))
+        seat, session = self.seat, self._info.id
         await seat.mark_busy()
         key = message.key or f"auto:{seat.clock.new_id()}"
-        at = seat.stamp()
         access = fold_access(self._info.access, message.principal.access, message.access or self._info.access)
-        cap = seat.limits.max_queue_size
+        if is_command(message):
+            return await carry_out(seat, self, message, key=key, access=access), False
+        at, cap = seat.stamp(), seat.limits.max_queue_size
         return await seat.database.write(
             lambda tx: accept(tx, session, message, key=key, at=at, access=access, cap=cap)
         )
 
     def _arrived(self, message: records.Incoming, receipt: records.Receipt) -> None:
-        self._seat.hooks.notify(hookspecs.message_received, session=self.info, receipt=receipt)
+        self.seat.hooks.notify(hookspecs.message_received, session=self.info, receipt=receipt)
         self.stir(receipt.row if message.mode == "interrupt_hard" else 0)
 
     def _check_open(self) -> None:
         if self._closing is not None:
             raise SessionClosed(f"session {self._info.id} is closed", advice="open it again")
-        if self._seat.stopping.is_set():
+        if self.seat.stopping.is_set():
             raise Stopping("the server is shutting down", advice="send again when it is back")
 
     # Running
@@ -181,7 +179,7 @@ class LiveSession:
 
     def wake(self) -> None:
         """Start the driver if it is not there; it looks for waiting rows itself."""
-        if self._driver is None and self._closing is None and not self._seat.stopping.is_set():
+        if self._driver is None and self._closing is None and not self.seat.stopping.is_set():
             self._driver = asyncio.get_running_loop().create_task(self._drive())
             self._driver.add_done_callback(self._driven)
 
@@ -194,13 +192,13 @@ class LiveSession:
         elif self._stirred.is_set():
             self.wake()
         elif self._closing is None:
-            self._seat.rested(self)
+            self.seat.rested(self)
 
     async def _drive(self) -> None:
         """Run turns until nothing waits that this process may run."""
-        gate = self._seat.gate
+        gate = self.seat.gate
         async with self._still:
-            while not self._seat.stopping.is_set():
+            while not self.seat.stopping.is_set():
                 self._stirred.clear()
                 if not gate.enter(self):
                     break
@@ -218,11 +216,11 @@ class LiveSession:
     async def _advance(self) -> bool:
         """Do what is due next; false when nothing is, or when it is not for this process to do."""
         desk = self._desk
-        duty = await self._seat.database.read(self._due)
+        duty = await self.seat.database.read(self._due)
         if self._closing is not None or duty.is_nothing:
             return False
         if duty.superseded:
-            now = self._seat.clock.now()
+            now = self.seat.clock.now()
             await self._write(lambda tx: supersede(tx, self._info.id, at=now))  # its turn is ended next
             return True
         if desk is None:
@@ -231,11 +229,11 @@ class LiveSession:
 
     async def _tell_tree(self) -> None:
         """Wake those of the tree that have got a report."""
-        await self._seat.wake_tree(self._info.root)
+        await self.seat.wake_tree(self._info.root)
         self._told = True
 
     def _due(self, tx: Tx) -> Duty:
-        return find_duty(tx, self._info, seated=self._desk is not None, boot=self._seat.boot)
+        return find_duty(tx, self._info, seated=self._desk is not None, boot=self.seat.boot)
 
     async def _take_turn(self, desk: Desk, duty: Duty) -> bool:
         """Run one turn and settle its handles; false when it was landed for a shutdown."""
@@ -254,11 +252,11 @@ class LiveSession:
             self._told = self._info.parent is None
         if self._info.head >= self._keep_at:
             self._keep_at = self._info.head + EVERY
-            self._seat.spawn(f"snapshot of {self._info.id}", self._keep_folds())
+            self.seat.spawn(f"snapshot of {self._info.id}", self._keep_folds())
         if result is None and not turn.paused:
             self._stirred.set()  # a row was settled under its hands: look again
         for name in turn.extended - {self._info.id}:
-            await self._seat.wake(self._seat, name)
+            await self.seat.wake(self.seat, name)
         return not (turn.token.requested and turn.token.reason == "landed")
 
     async def compact(self) -> bool:
@@ -269,7 +267,7 @@ class LiveSession:
         return await asyncio.shield(self._writes.track(self._compact()))
 
     async def _compact(self) -> bool:
-        gate = self._seat.gate
+        gate = self.seat.gate
         async with self._still:
             try:
                 desk = (self._desk or await self._sit_down()) if gate.enter(self) else None
@@ -284,7 +282,7 @@ class LiveSession:
 
     async def _sit_down(self) -> Desk | None:
         """Take the tree's lease, mend what a crash cut, and load the history. None: held elsewhere, or parked."""
-        seat, info = self._seat, self._info
+        seat, info = self.seat, self._info
         try:
             lease = await seat.database.lease(f"tree:{info.root}")
         except LeaseHeld:
@@ -315,7 +313,7 @@ class LiveSession:
         return self._desk
 
     async def _keep_folds(self) -> None:
-        self._keep_at = await keep_folds(self._seat.database, self._info.id)
+        self._keep_at = await keep_folds(self.seat.database, self._info.id)
 
     def told(self, event: records.Event) -> None:
         """Be as lists show it after an event; only what was erased is news to the history."""
@@ -334,12 +332,12 @@ class LiveSession:
         self.wake()
 
     async def _refresh(self) -> None:
-        seat, info = self._seat, self._info
+        seat, info = self.seat, self._info
         self._info = await seat.database.read(lambda tx: rows.load(tx, info.id, workspace=seat.workspace))
 
     async def move(self, directory: str) -> None:
         """Be about another directory of the workspace. Raises `Conflict` while it runs."""
-        session, at = self._info.id, self._seat.clock.now()
+        session, at = self._info.id, self.seat.clock.now()
         await self._write(lambda tx: rows.move(tx, session, directory, at=at))
         await self._refresh()
 
@@ -354,15 +352,15 @@ class LiveSession:
         if self._still.locked():
             raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
         async with self._still:
-            lease = self._lease = await self._seat.database.lease(f"tree:{self._info.root}")
+            lease = self._lease = await self.seat.database.lease(f"tree:{self._info.root}")
 
             def write(tx: Tx) -> tuple[tuple[records.Event, ...], T]:
                 lease.check(tx)
                 return change(tx)
 
             try:
-                events, more = await self._seat.database.write(write)
-                self._seat.tell(events)
+                events, more = await self.seat.database.write(write)
+                self.seat.tell(events)
             finally:
                 if self._desk is None:
                     self.doze()
@@ -382,7 +380,7 @@ class LiveSession:
         lease, self._lease = self._lease, None
         scope, self._scope = self._scope, None
         try:
-            if lease is not None and not self._seat.works_under(lease):
+            if lease is not None and not self.seat.works_under(lease):
                 await lease.release()
         except HaloError as error:  # then it is free when this process has ended
             logger("sessions").warning("lease not given back", session=self._info.id, error=error.message)
@@ -400,7 +398,7 @@ class LiveSession:
         return False
 
     async def _end_pause(self) -> None:
-        session, now = self._info.id, self._seat.clock.now()
+        session, now = self._info.id, self.seat.clock.now()
         await self._write(lambda tx: rows.end_pause(tx, session, why="the turn was cancelled", at=now))
         self.stir()
 
@@ -414,7 +412,7 @@ class LiveSession:
 
     async def halt(self, how: rows.Halt) -> None:
         """Halt the tree from here down: what waits first, so that nothing begins anew, then what runs."""
-        seat, session, now = self._seat, self._info.id, self._seat.clock.now()
+        seat, session, now = self.seat, self._info.id, self.seat.clock.now()
 
         def write(tx: Tx) -> tuple[records.Event, ...]:
             return tuple(event for name in rows.tree(tx, session) for event in rows.halt(tx, name, how, at=now))
@@ -456,18 +454,18 @@ class LiveSession:
         try:
             await self._give_back()
         finally:
-            self._seat.left(self)
+            self.seat.left(self)
 
     # Reading and plugins' events
 
     def events(self, after: str | None = None, *, live: bool = False) -> AsyncGenerator[Update, None]:
         """See `contracts.Session.events`."""
-        return self._seat.feed.follow(self._info.id, after, live=live)
+        return self.seat.feed.follow(self._info.id, after, live=live)
 
     async def output(self) -> str:
         """Return the last finished answer's text."""
         session = self._info.id
-        return await self._seat.database.read(lambda tx: last_answer(tx, session))
+        return await self.seat.database.read(lambda tx: last_answer(tx, session))
 
     async def append(
         self, kind: str, body: Mapping[str, object], *, expect_head: int | None = None, state: object = ...
@@ -475,7 +473,7 @@ class LiveSession:
         """See `contracts.Session.append`."""
         if not records.is_foreign(kind):
             raise BadInput(f"a plugin appends only kinds of its own, <plugin>.<noun>, not {kind!r}", field="kind")
-        session, now, event = self._info.id, self._seat.clock.now(), records.Foreign(kind=kind, data=dict(body))
+        session, now, event = self._info.id, self.seat.clock.now(), records.Foreign(kind=kind, data=dict(body))
         value = None if state is ... else msgspec.json.encode(state).decode()
         (made,) = await self._write(lambda tx: rows.add(tx, session, event, expect_head, value, at=now))
         return made
@@ -483,17 +481,17 @@ class LiveSession:
     async def state(self, plugin: str) -> object:
         """See `contracts.Session.state`."""
         session = self._info.id
-        return msgspec.json.decode(await self._seat.database.read(lambda tx: rows.state_of(tx, session, plugin)))
+        return msgspec.json.decode(await self.seat.database.read(lambda tx: rows.state_of(tx, session, plugin)))
 
     async def write(self, bodies: Sequence[records.Body]) -> tuple[records.Event, ...]:
         """Add events of the kernel's own that belong to no turn."""
-        session, now = self._info.id, self._seat.clock.now()
+        session, now = self._info.id, self.seat.clock.now()
         return await self._write(lambda tx: append(tx, session, bodies, at=now))
 
     async def _write(self, fn: Callable[[Tx], tuple[records.Event, ...]]) -> tuple[records.Event, ...]:
         """Write what the lease does not guard, then tell everybody: followers, and the sessions that are about it."""
-        events = await self._seat.database.write(fn)
-        self._seat.tell(events)
+        events = await self.seat.database.write(fn)
+        self.seat.tell(events)
         return events
 
     async def mark(self, name: str) -> None:
@@ -501,27 +499,27 @@ class LiveSession:
         if not re.fullmatch(r"[a-z0-9_.:-]{1,60}", name):
             raise BadInput("a mark has 1 to 60 of a-z, 0-9, '_', '.', ':' and '-'", field="name")
         session = self._info.id
-        await self._seat.database.write(lambda tx: rows.mark(tx, session, name))
+        await self.seat.database.write(lambda tx: rows.mark(tx, session, name))
         await self._refresh()
 
     async def complete(self, request: records.ModelRequest, *, purpose: str) -> str:
         """See `contracts.Session.complete`."""
-        return await complete(self._seat, self, request, purpose=purpose)
+        return await complete(self.seat, self, request, purpose=purpose)
 
     # Below
 
     async def children(self, *, working: bool = False) -> Sequence[records.SessionInfo]:
         """See `contracts.Session.children`."""
-        seat, session, at = self._seat, self._info.id, self._seat.workspace
+        seat, session, at = self.seat, self._info.id, self.seat.workspace
         return await seat.database.read(lambda tx: rows.children(tx, session, workspace=at, working=working))
 
     async def waiting(self) -> Sequence[records.PreparedInput]:
         """See `contracts.Session.waiting`."""
         session = self._info.id
-        return await self._seat.database.read(lambda tx: [prepared(row) for row in waiting(tx, session)])
+        return await self.seat.database.read(lambda tx: [prepared(row) for row in waiting(tx, session)])
 
     async def start_child(
         self, agent: str, *, access: records.Access | None = None, title: str = "", directory: str | None = None
     ) -> LiveSession:
         """See `contracts.Session.start_child`."""
-        return await self._seat.start_child(self.info, agent, access, title, directory)
+        return await self.seat.start_child(self.info, agent, access, title, directory)

@@ -1,0 +1,98 @@
+"""A command: a person's message that begins with `/name`, which a plugin carries out and no model sees."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from .. import hookspecs
+from ..access import fold_access
+from ..contracts import Command, Tx
+from ..errors import HaloError
+from ..inbox import accept, receipt_of
+from ..journal import append
+from ..outbox import owe
+from ..records import Access, CommandFinished, CommandResult, Event, Incoming, Owed, Receipt
+
+if TYPE_CHECKING:
+    from .seat import Seat
+    from .session import LiveSession
+
+_COMMAND = re.compile(r"/([a-z][a-z0-9_-]{0,31})(?:\s+(\S.*))?", re.DOTALL)
+
+
+def is_command(message: Incoming) -> bool:
+    """Tell whether a person asks for a command."""
+    said = message.principal.kind == "person" and message.cause == "message"
+    return said and _COMMAND.fullmatch(message.text.strip()) is not None
+
+
+async def carry_out(seat: Seat, session: LiveSession, message: Incoming, *, key: str, access: Access) -> Receipt:
+    """Carry a command out and return its receipt, written with what came of it; one with a known key is not run again.
+
+    A crash between its effect and that write leaves nothing, so that its sender sends it again.
+    """
+    seen = await seat.database.read(lambda tx: receipt_of(tx, message.principal, key))
+    if seen is not None:
+        return seen
+    result, at = await _run(seat, session, message, access), seat.stamp()
+    row = replace(message, cause="command", mode="steer", reply_to=None)
+
+    def write(tx: Tx) -> tuple[Receipt, tuple[Event, ...]]:
+        receipt, fresh = accept(tx, session.info.id, row, key=key, at=at, access=access, cap=0)
+        return receipt, _settle(tx, receipt, row, result, at=at) if fresh else ()
+
+    receipt, events = await seat.database.write(write)
+    seat.tell(events)
+    seat.database.notify("outbox")
+    return receipt
+
+
+def _settle(tx: Tx, receipt: Receipt, message: Incoming, result: CommandResult, *, at: int) -> tuple[Event, ...]:
+    tx.execute("UPDATE inbox SET state = 'done', owed = 0 WHERE id = ?", (receipt.row,))
+    if message.route:
+        key, kind = f"reply:{receipt.row}:{at}", message.route.partition(":")[0]
+        reply = Owed(key=key, dispatcher=kind, target=message.route, text=result.text, session=receipt.session)
+        owe(tx, reply, at=at)
+    if result.session:
+        tx.execute("UPDATE chats SET session = ? WHERE session = ?", (result.session, receipt.session))
+    body = CommandFinished(
+        row=receipt.row,
+        said=message.text,
+        sender=message.principal.name,
+        text=result.text,
+        ok=result.ok,
+        session=result.session,
+    )
+    return append(tx, receipt.session, [body], at=at)
+
+
+async def _run(seat: Seat, session: LiveSession, message: Incoming, access: Access) -> CommandResult:
+    found = _COMMAND.fullmatch(message.text.strip())
+    name, rest = found.groups(default="") if found else ("", "")
+    try:
+        command = await seat.hooks.first(hookspecs.resolve_command, name, session)
+        if command is None:
+            return CommandResult(text=f"There is no command /{name}. /help lists those that there are.", ok=False)
+        return await _allowed(command, rest, message, session, access)
+    except HaloError as error:
+        return CommandResult(text=f"{error.message}. {error.advice}".removesuffix(". "), ok=False)
+
+
+async def _allowed(
+    command: Command, rest: str, message: Incoming, session: LiveSession, access: Access
+) -> CommandResult:
+    """Run a command, if there is such a verb and whoever asks may."""
+    spec, (word, _, arguments) = command.spec, rest.partition(" ")
+    names = {alias: name for name, verb in spec.verbs.items() for alias in (name, *verb.aliases)}
+    if not spec.verbs:
+        word, arguments = "", rest
+    elif word and word not in names:
+        return CommandResult(text=f"/{spec.name} does not {word}. It knows {', '.join(spec.verbs)}.", ok=False)
+    verb = names.get(word, "")
+    needed = spec.verbs[verb].access if verb else spec.access
+    if fold_access(needed, access) != needed:
+        return CommandResult(text=f"/{spec.name} {verb}".strip() + f" needs the level {needed}.", ok=False)
+    return await command.run(verb, arguments.strip(), message, session)
