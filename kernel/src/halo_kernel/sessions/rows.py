@@ -161,10 +161,11 @@ def newest(
     return found
 
 
-def children(tx: Tx, session: str, *, workspace: records.WorkspaceInfo, working: bool) -> Sequence[records.SessionInfo]:
+def children(tx: Tx, parent: records.SessionInfo, *, working: bool) -> Sequence[records.SessionInfo]:
     """Return the sessions right below one, oldest first; with `working` those that have not come to rest."""
-    rows = tx.execute(f"{_SELECT} WHERE s.parent = ? AND s.deleted_at IS NULL ORDER BY s.created_at, s.id", (session,))
-    found = [_info(row, workspace) for row in rows]
+    workspace = records.WorkspaceInfo(id=parent.workspace, path=parent.folder)
+    which = "s.parent = ? AND s.deleted_at IS NULL ORDER BY s.created_at, s.id"
+    found = [_info(row, workspace) for row in tx.execute(f"{_SELECT} WHERE {which}", (parent.id,))]
     return [info for info in found if not (working and is_quiescent(tx, info.id))]
 
 

@@ -464,8 +464,7 @@ class LiveSession:
 
     async def output(self) -> str:
         """Return the last finished answer's text."""
-        session = self._info.id
-        return await self.seat.database.read(lambda tx: last_answer(tx, session))
+        return await self.seat.database.read(lambda tx: last_answer(tx, self._info.id))
 
     async def append(
         self, kind: str, body: Mapping[str, object], *, expect_head: int | None = None, state: object = ...
@@ -510,13 +509,11 @@ class LiveSession:
 
     async def children(self, *, working: bool = False) -> Sequence[records.SessionInfo]:
         """See `contracts.Session.children`."""
-        seat, session, at = self.seat, self._info.id, self.seat.workspace
-        return await seat.database.read(lambda tx: rows.children(tx, session, workspace=at, working=working))
+        return await self.seat.database.read(lambda tx: rows.children(tx, self._info, working=working))
 
     async def waiting(self) -> Sequence[records.PreparedInput]:
         """See `contracts.Session.waiting`."""
-        session = self._info.id
-        return await self.seat.database.read(lambda tx: [prepared(row) for row in waiting(tx, session)])
+        return await self.seat.database.read(lambda tx: [prepared(row) for row in waiting(tx, self._info.id)])
 
     async def start_child(
         self, agent: str, *, access: records.Access | None = None, title: str = "", directory: str | None = None
