@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from halo_kernel import Access, Incoming, Principal, Session, ToolFinished
+from halo_kernel import Access, Call, Incoming, Principal, Question, Session, Tool, ToolFinished, ToolSpec, hook
 from halo_kernel.testing import Answer, ScriptedModel, Workbench, until
 
-from .conftest import NINE, Agents, Desk, Orders, ends, eventually, inputs
+from .conftest import NINE, Agents, Desk, Orders, ends, eventually, inputs, rest
 
 
 async def offered(halo: Workbench, agent: str, access: Access = "full") -> set[str]:
@@ -263,6 +263,36 @@ async def test_a_message_goes_through_the_prompt(desk: Desk) -> None:
     assert await child.output() == "two"
     last = next(each for each in reversed(desk.halo.model.requests) if each.session == child.info.id)
     assert len([message for message in last.messages if message.role == "assistant"]) == 1
+
+
+class Asking:
+    """A tool that asks a person first."""
+
+    spec = ToolSpec(name="note", description="Ask.", parameters={"type": "object"}, effect="read")
+
+    @hook
+    def provide_tools(self) -> list[Tool]:
+        return [self]
+
+    async def run(self, call: Call) -> str:
+        if call.answer is None:
+            call.ask(Question(text="Shall I?"))
+        return "asked"
+
+
+async def test_a_message_to_one_that_waits_for_a_person(halo: Workbench, orders: Orders) -> None:
+    """Who waits for a person takes a message up after the answer, and lists and results say that it waits."""
+    await halo.start(plugins=[Asking()])
+    desk = Desk(halo, orders, await halo.session(agent="lead"))
+    child = await desk.start("do: call note {}")
+    await until(lambda: child.info.state == "waiting")
+    found = await desk.ask("query_session", target_session_id=child.info.id, message="do: say hi")
+    assert found["code"] == 0 and "waits for a person" in found["message"]
+    assert (await desk.ask("session_list"))["sessions"][0]["status"] == "waiting"
+    assert (await desk.ask("get_session_output", session_id=child.info.id))["status"] == "waiting"
+    assert (await desk.ask("interrupt_session", session_id=child.info.id, message="do: say hi"))["code"] == 0
+    await rest(desk.session)
+    assert await child.output() == "hi" and child.info.state == "idle"
 
 
 async def test_a_repeated_call_sends_once(desk: Desk) -> None:

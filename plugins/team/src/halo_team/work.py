@@ -56,11 +56,12 @@ async def query_session(caller: Caller, given: SendArguments) -> Facts:
     session = await caller.session(given.target_session_id)
     busy = session.info.state == "running"
     try:
-        await session.submit(caller.message(given.message))
+        receipt = await session.submit(caller.message(given.message))
     except QueueFull:
         most = caller.host.settings.of(SessionSettings).max_queue_size
         raise QueueFull(f"session {session.info.id} message queue is full ({most}/{most}).") from None
     how = "is busy: it takes your message up after the tools it runs" if busy else "has your message"
+    how = how if receipt.question is None else "waits for a person: it takes your message up after the answer"
     return {"message": f"Session {session.info.id} {how}. It reports when it is done."}
 
 
