@@ -88,7 +88,8 @@ def members_of(kind: type) -> Iterator[tuple[str, str]]:
         elif isinstance(member, property):
             yield name, said(member.fget)
         else:
-            yield f"{name}: {short(kind.__annotations__[name])}", ""
+            remark = re.search(rf"^    {name}: .+?  # (.+)$", inspect.getsource(kind), re.MULTILINE)
+            yield f"{name}: {short(kind.__annotations__[name])}", remark[1] if remark else ""
 
 
 def named(argument: inspect.Parameter) -> str:

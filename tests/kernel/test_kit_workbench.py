@@ -146,6 +146,8 @@ async def test_another_storage_can_stand_in(tmp_path: Path) -> None:
         async def open(self, place: object, migrations: object) -> object:
             raise StorageUnavailable("the disk is full")
 
+        async def copy(self, place: object, path: object) -> None: ...
+
         def owns(self, path: object) -> bool:
             return False
 

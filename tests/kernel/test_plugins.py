@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 
-from halo_kernel import PluginFailed, Section, hook, hookspecs
+from halo_kernel import BadFile, PluginFailed, Section, hook, hookspecs
 from halo_kernel.hooks import Hooks
 from halo_kernel.plugins import Plugin, Plugins
 from halo_kernel.settings import AgentSettings, PluginSettings
@@ -336,17 +336,19 @@ def test_the_first_copy_on_the_path_counts(zoo: Zoo, tmp_path: Path) -> None:
     assert (row(plugins, "ape").state, row(plugins, "ape").version) == ("loaded", "2.0")
 
 
-@pytest.mark.parametrize("text", ["", "x", "1", "1 2 3", "\ufffd 1"])
-def test_a_pointer_that_is_no_pointer_is_the_empty_set(
-    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever stands in the file, discovery goes on with what the environment has."""
+@pytest.mark.parametrize("text", ["", "x", "1", "1 2 3", "\ufffd 1", "7 3", "-1 0"])
+def test_a_pointer_that_is_no_pointer_is_told(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever stands in the file, discovery goes on with what the environment has, and the way back is named."""
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "current").write_text(text)
     monkeypatch.setattr(sys, "path", ["/environment", str(tmp_path / "plugins" / "7")])
-    add_sites(tmp_path)
-    assert read_sets(tmp_path) == (0, 0)
+    fault = add_sites(tmp_path)
+    assert fault is not None
+    assert str(tmp_path / "plugins" / "current") in fault.message
+    assert "halo plugins rollback" in fault.advice
     assert sys.path == ["/environment", str(tmp_path / "plugins")]
+    with pytest.raises(BadFile, match="names no set of plugins"):
+        read_sets(tmp_path)
 
 
 # what a person wants

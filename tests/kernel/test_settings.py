@@ -154,7 +154,7 @@ def test_a_variable_is_read_as_its_field_s_type(home: Home, name: str, text: str
     [
         ("HALO_PORT", "eighty", "Expected `int`, got `str`"),
         ("HALO_PORT", "70000", "Expected `int` <= 65535"),
-        ("HALO_LOG_LEVEL", "loud", "Invalid enum value 'loud'"),
+        ("HALO_LOG_LEVEL", "loud", "Invalid enum value 'loud' (one of debug, error, info, warn)"),
         ("HALO_SERVER_TRUST_PROXY", "maybe", "Expected `bool`, got `str`"),
         ("HALO_ACME_LABELS", "{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
         ("HALO_ACME_RETRY", "10", "Expected `object`, got `array`"),
@@ -232,7 +232,12 @@ BAD = [
     ("server:\n  port: [1]\n", 2, "server.port", f"{INVALID}Expected `int`, got `array`"),
     ("server:\n  host: 8\n", 2, "server.host", f"{INVALID}Expected `str`, got `int`"),
     ("server:\n  trust_proxy: yes\n", 2, "server.trust_proxy", f"{INVALID}Expected `bool`, got `str`"),
-    ("logging:\n  level: loud\n", 2, "logging.level", f"{INVALID}Invalid enum value 'loud'"),
+    (
+        "logging:\n  level: loud\n",
+        2,
+        "logging.level",
+        f"{INVALID}Invalid enum value 'loud' (one of debug, error, info, warn)",
+    ),
     (
         "server:\n  cors_origins:\n    - 3\n",
         2,

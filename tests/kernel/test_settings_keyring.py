@@ -17,7 +17,7 @@ from keyring.backend import KeyringBackend
 from keyring.errors import KeyringLocked, PasswordDeleteError
 from msgspec import Meta, Struct
 
-from halo_kernel import BadInput, Host, Secret, Secrets, Section, WorkspaceInfo, hook
+from halo_kernel import BadInput, Host, Secret, Secrets, Section, StorageUnavailable, WorkspaceInfo, hook
 from halo_kernel.secrets import ensure_home
 from halo_kernel.settings import KERNEL_SECTIONS, KeptSecrets, LoadedSettings, load_settings
 from halo_kernel.testing import running_kernel
@@ -201,7 +201,7 @@ def test_a_refused_change_leaves_the_keyring_as_it_was(home: Path, ring: Memory)
         with pytest.raises(BadInput):
             loaded.write({"acme.token": "another", **wrong})
         assert ring.held == before
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="full"):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(StorageUnavailable, match="full"):
         patch.setattr(os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError(28, "full")))
         loaded.write({"acme.token": "another"})
     assert loaded.of(Acme).token == load(home).of(Acme).token == Secret("a secret")

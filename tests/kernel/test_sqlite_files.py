@@ -13,12 +13,14 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import apsw
 import pytest
 
 from halo_kernel import BadInput, Place, StorageUnavailable
-from halo_kernel.sqlite import SqliteStorage, filesystems, is_own_file
+from halo_kernel.sqlite import SqliteStorage, files, filesystems, is_own_file
 
 
 async def _open(folder: Path, *, name: str = "halo", scope: Any = "workspace", **options: Any) -> Any:
@@ -196,3 +198,14 @@ async def test_asking_is_cheap(folder: Path) -> None:
     for _ in range(1000):
         is_own_file(folder / "notes")
     assert time.perf_counter() - began < 1
+
+
+@pytest.mark.parametrize(("free", "sentence"), [(0, "the disk is full"), (1 << 30, "the disk reported an error")])
+def test_a_disk_without_room_is_said_to_be_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, sentence: str
+) -> None:
+    """SQLite tells no room for a -shm as a disk that fails; where there is no room, a person reads that."""
+    monkeypatch.setattr(files, "disk_usage", lambda path: SimpleNamespace(free=free))
+    error = files.unavailable(tmp_path / "halo.db", apsw.IOError("disk I/O error"))
+    assert sentence in error.message
+    assert bool(error.advice) == (free == 0)

@@ -11,7 +11,7 @@ _HOMES = {
     "access": "fold_access parse_access permits",
     "clock": "SystemClock",
     "credentials": "COOKIE",
-    "folds": "History Item View",
+    "folds": "CLEARED_MARKER History Item View",
     "hookspecs": "hook",
     "locks": "locked",
     "plugins": "Plugin Plugins",
@@ -25,7 +25,8 @@ _HOMES = {
     " SessionSettings SettingsField SettingsFinding load_kernel_settings",
     "sites": "Wanted add_sites default_home read_sets",
     "sqlite": "is_own_file",
-    "testing.checks": "judge",
+    "swaps": "Swap finish_swaps swap_all",
+    "testing.checks": "Verdict judge",
 }
 
 

@@ -6,6 +6,7 @@ from .clock import SystemClock as SystemClock
 from .contracts import *  # noqa: F403
 from .credentials import COOKIE as COOKIE
 from .errors import *  # noqa: F403
+from .folds import CLEARED_MARKER as CLEARED_MARKER
 from .folds import History as History
 from .folds import Item as Item
 from .folds import View as View
@@ -39,6 +40,10 @@ from .sites import add_sites as add_sites
 from .sites import default_home as default_home
 from .sites import read_sets as read_sets
 from .sqlite import is_own_file as is_own_file
+from .swaps import Swap as Swap
+from .swaps import finish_swaps as finish_swaps
+from .swaps import swap_all as swap_all
+from .testing.checks import Verdict as Verdict
 from .testing.checks import judge as judge
 
 __version__: str

@@ -103,7 +103,7 @@ def _load(name: str) -> Command:
         raise HaloError(f"the command {name!r} is claimed by {owners}", advice="uninstall one of them")
     try:
         command: Command = claims[owners].load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         text = f"the command {name!r} of {owners} cannot be loaded: {error!r}"
         raise HaloError(text, advice=f"reinstall {owners}") from error
     return command

@@ -9,7 +9,8 @@ HaloError
 │   ├── SessionClosed        closed, archived or deleted
 │   ├── QueueFull            the session has as many waiting messages as it may
 │   ├── LeaseHeld            another process writes here
-│   └── ServerRunning        a server of this home runs already
+│   ├── ServerRunning        a server of this home runs already
+│   └── PromptTooLarge       what stands before the conversation does not fit in the model's context
 ├── Unauthorized             no credentials
 │   ├── WrongCredentials     credentials that are wrong; counted
 │   └── LockedOut            too many wrong ones
@@ -20,7 +21,6 @@ HaloError
 │   └── NewerData            written by a newer version; opened unchanged by nobody older
 ├── WorkspaceUnusable        missing, not a directory, or not writable
 ├── ModelError               a model call failed
-├── PromptTooLarge           what stands before the conversation does not fit in the model's context
 ├── DeliveryFailed           a part was not delivered, and nothing of it was sent
 ├── PluginFailed             a plugin's hook failed
 └── Stopping                 the server is shutting down
@@ -156,7 +156,7 @@ class ModelError(HaloError):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class PromptTooLarge(HaloError):
+class PromptTooLarge(Conflict):
     """The fixed part of a prompt alone is more than the model takes, so no model was asked.
 
     `contributors` are the largest, each with its slot, its source and about how many tokens it takes.

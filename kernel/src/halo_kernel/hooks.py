@@ -112,7 +112,8 @@ class Hooks:
     """Calls the hooks of the plugins in `manager`; every failure is logged and handed to `on_failure`.
 
     `budget` is what one call may take, in seconds. With `strict`, a failure that would be left out is raised as well.
-    `dropped` counts the notifications that each plugin missed because it was too slow.
+    `only` is the one plugin that is called, '' for all. `dropped` counts the notifications that each plugin missed
+    because it was too slow.
     """
 
     manager: pluggy.PluginManager
@@ -120,6 +121,7 @@ class Hooks:
     on_failure: Callable[[PluginFailed], None]
     strict: bool = False
     budget: float = BUDGET
+    only: str = ""
     dropped: Counter[str] = field(default_factory=Counter[str], init=False)
     _mail: dict[str, asyncio.Queue[_Call]] = field(default_factory=dict[str, asyncio.Queue[_Call]], init=False)
     _posts: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]], init=False)
@@ -244,6 +246,7 @@ class Hooks:
                 arguments={name: _seen(given[name], each.plugin_name) for name in each.argnames},
             )
             for each in caller.get_hookimpls()
+            if self.only in ("", each.plugin_name)
         ]
         return sorted(calls, key=lambda call: call.plugin)
 

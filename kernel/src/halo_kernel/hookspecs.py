@@ -181,7 +181,6 @@ async def extend_turn(turn: contracts.Turn, session: contracts.Session) -> Itera
 
     If one is for the turn's own session, what the turn answered is sent as interim, and the next turn replies too.
     """
-    return ()
 
 
 @spec

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.metadata import Distribution, EntryPoint
+from types import ModuleType
 from typing import Literal, Unpack
 
 import pluggy
 from msgspec.structs import asdict, replace
 
 from . import __version__, hookspecs
-from .errors import HaloError, PluginFailed
+from .errors import Conflict, HaloError, NotFound, PluginFailed
 from .hooks import in_daemon_thread
 from .log import logger
 from .manifests import Manifest, read_manifest, suggest
 from .settings import PluginSettings
-from .sites import Wanted, find_distributions
+from .sites import Wanted, find_distributions, forget_modules, import_again
 
 GROUP = "halo.plugins"
 IMPORT_BUDGET = 10.0
 Names = Collection[str]
 _log = logger("plugins")
-_OURS = os.path.dirname(__file__) + os.sep
+_MACHINERY = re.compile(f"{re.escape(os.path.dirname(__file__))}|<frozen importlib|.*\\Wimportlib\\W")
 PluginState = Literal["loaded", "degraded", "disabled", "incompatible", "failed", "missing"]
 
 
@@ -68,6 +71,7 @@ class Plugins:
         self._budget = import_budget
         self._path = path
         self._rows: list[Plugin] = []
+        self._staged: list[str] = []
 
     def list(self) -> Sequence[Plugin]:
         """Return all plugins known to this process, by name."""
@@ -91,6 +95,43 @@ class Plugins:
             _log.error(message, **whose, **facts, advice=plugin.advice)
             if wanted.get("strict"):
                 raise PluginFailed(message, **whose, hook="load", advice=plugin.advice)
+
+    def stage(self, name: str) -> tuple[Plugin, object]:
+        """Import a loaded plugin anew, under another name beside the one that runs, and return what `swap` takes.
+
+        Raises `NotFound`, `Conflict` when it says that it cannot be swapped, `PluginFailed` when it is broken.
+        """
+        rows = {row.name: row for row in self._rows if row.state in ("loaded", "degraded")}
+        row = rows.get(name)
+        if row is None:
+            raise NotFound(f"there is no loaded plugin {name}{suggest(name, rows)}")
+        if not row.entry or row.reload == "restart":
+            raise Conflict(f"plugin {name} cannot be changed while the server runs", advice="restart the server")
+        staged = _described(replace(row, state="loaded", reason="", advice=""))
+        module: object = None
+        if staged.state == "loaded":
+            suffix = f"_{len(self._staged) + 1}"
+            self._staged.append(row.package + suffix)
+            staged, module = self._imported(staged, partial(import_again, row.entry, suffix))
+        if staged.state == "loaded":
+            staged = self._registered(staged, module, keep=False)
+        if staged.state != "loaded":
+            self.forget(module)
+            raise PluginFailed(f"plugin '{name}' stays as it is: {staged.reason}", plugin=name, hook="load")
+        return staged, module
+
+    def swap(self, plugin: Plugin, module: object) -> tuple[Plugin, object]:
+        """Register another module for a plugin, and return what was registered before."""
+        at = next(at for at, row in enumerate(self._rows) if row.name == plugin.name)
+        before = self._rows[at], self.manager.unregister(name=plugin.name)
+        self._rows[at] = self._registered(plugin, module)
+        return before
+
+    def forget(self, module: object) -> None:
+        """Let go of what `stage` imported: nothing imports it again."""
+        package = (module.__name__ if isinstance(module, ModuleType) else type(module).__module__).partition(".")[0]
+        if package in self._staged:
+            forget_modules(package)
 
     def degrade(self, failure: PluginFailed) -> None:
         """Show that a loaded plugin has failed in a hook."""
@@ -132,10 +173,15 @@ class Plugins:
             return plugin
         for warning in plugin.unknown:
             _log.warning(warning, plugin=plugin.name)
+        found, module = self._imported(plugin, EntryPoint(plugin.name, plugin.entry, GROUP).load)
+        return found if module is None else self._registered(found, module)
+
+    def _imported(self, plugin: Plugin, load: Callable[[], object]) -> tuple[Plugin, object]:
+        """Return a plugin with what its import gave, or stopped by that and without."""
 
         def attempt() -> tuple[object, BaseException | None]:
             try:
-                return EntryPoint(plugin.name, plugin.entry, GROUP).load(), None
+                return load(), None
             except BaseException as error:
                 return None, error
 
@@ -144,19 +190,22 @@ class Plugins:
             module, error = in_daemon_thread(f"import {plugin.package}", attempt).result(self._budget)
         except TimeoutError:
             reason = f"its import took longer than {self._budget:g} s"
-            return plugin.stopped(reason, f"start without it: --without {plugin.name}")
+            return plugin.stopped(reason, f"start without it: --without {plugin.name}"), None
         if error is not None:
             _log.debug("import failed", plugin=plugin.name, exc_info=error)
-            reason = f"its import failed: {type(error).__name__}: {error}{_place(error)}"
+            text = error.msg if isinstance(error, SyntaxError) else error
+            reason = f"its import failed: {type(error).__name__}: {text}{_place(error)}"
             advice = f"install {plugin.distribution} again, or start without it: --without {plugin.name}"
-            return plugin.stopped(*(_lacking(plugin, error) or (reason, advice)))
-        return self._registered(replace(plugin, seconds=time.perf_counter() - began), module)
+            return plugin.stopped(*(_lacking(plugin, error) or (reason, advice))), None
+        return replace(plugin, seconds=time.perf_counter() - began), module
 
-    def _registered(self, plugin: Plugin, module: object) -> Plugin:
+    def _registered(self, plugin: Plugin, module: object, *, keep: bool = True) -> Plugin:
         try:
             for function, fault in self._faults(module, plugin.optional_hooks):
                 advice = f"if it needs a newer kernel than {__version__}: pip install --upgrade halo-kernel"
                 return plugin.stopped(fault + _place(None, function), advice)
+            if not keep:
+                return plugin
             self.manager.register(module, name=plugin.name)
             callers = self.manager.get_hookcallers(module) or ()
         except Exception as error:
@@ -254,7 +303,9 @@ def _lacking(plugin: Plugin, error: BaseException | None) -> tuple[str, str] | N
 def _place(error: BaseException | None, function: object = None) -> str:
     """Return where others' code raised an error, ` (<file>:<line>)`, else where a function is written, else nothing."""
     frames = traceback.extract_tb(error.__traceback__) if error else ()
-    places = [(each.filename, each.lineno) for each in frames if not each.filename.startswith(_OURS)]
+    places = [(each.filename, each.lineno) for each in frames if not _MACHINERY.match(each.filename)]
+    if isinstance(error, SyntaxError) and not (error.filename or "<").startswith("<"):
+        places.append((error.filename or "", error.lineno))
     if not places and (code := getattr(inspect.unwrap(function) if callable(function) else None, "__code__", None)):
         places = [(code.co_filename, code.co_firstlineno)]
     return f" ({places[-1][0]}:{places[-1][1]})" if places else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +25,7 @@ from .live import Live
 from .log import logger
 from .models import Caller, Models
 from .outbox import Courier
-from .plugins import Plugins
+from .plugins import Plugin, Plugins
 from .records import Offer, Route, WorkspaceInfo
 from .scopes import Scope
 from .secrets import ensure_home
@@ -46,10 +47,11 @@ from .settings import (
 )
 from .sites import Wanted, add_sites
 from .supervisor import Supervisor, end_task
+from .swaps import finish_swaps
 from .workspaces import Workspaces
 
 if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger
+    pass
 
 T = TypeVar("T")
 _ENGINE = "sqlite"
@@ -57,33 +59,17 @@ _SECTIONS = [("kernel", section) for section in KERNEL_SECTIONS]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunningHost:
-    """See `contracts.Host`."""
+class RunningHost(contracts.Host):
+    """The host of a kernel, as `plugin` holds it."""
 
     settings: LoadedSettings
-    log: FilteringBoundLogger
-    clock: Clock
-    data: contracts.Data
-    workspaces: contracts.Workspaces
-    sessions: contracts.Sessions
-    accounts: contracts.Accounts
-    questions: contracts.Questions
-    outbox: contracts.Outbox
-    blobs: contracts.Blobs
-    live: contracts.Live
-    egress: contracts.Egress
     supervisor: Supervisor
     found: Callable[[str, str], object | None]
     plugin: str = "host"
 
     def seen_by(self, plugin: str) -> RunningHost:
         """Return the server as one plugin sees it: under its name in the log, in tasks, and among the secrets."""
-        return replace(self, plugin=plugin, log=logger(f"plugin.{plugin}"))
-
-    @property
-    def secrets(self) -> contracts.Secrets:
-        """See `contracts.Host.secrets`."""
-        return KeptSecrets(self.settings, self.plugin)
+        return replace(self, plugin=plugin, log=logger(f"plugin.{plugin}"), secrets=KeptSecrets(self.settings, plugin))
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """See `contracts.Host.spawn`."""
@@ -101,11 +87,10 @@ class Kernel:
     data: Data
     workspaces: Workspaces
     sessions: Sessions
-    routes: Sequence[tuple[str, Route]]
+    routes: Sequence[tuple[str, Route]] = ()
     accounts: Accounts
     _blobs: Blobs
     _models: Models
-    _dispatchers: Mapping[str, Dispatcher]
 
     def __init__(self, home: Path, *, clock: Clock, plugins: Plugins, settings: LoadedSettings, strict: bool) -> None:
         self.home = home
@@ -117,6 +102,10 @@ class Kernel:
         self.supervisor = Supervisor()
         self.hooks = Hooks(plugins.manager, on_failure=self._failed, strict=strict)
         self.served: Sequence[tuple[str, Route]] = ()
+        self.remap: Callable[[], None] = lambda: None
+        self._parts: dict[str, list[tuple[str, Any]]] = defaultdict(list)
+        self._dispatchers: dict[str, Dispatcher] = {}
+        self._works = False
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
@@ -136,10 +125,10 @@ class Kernel:
         Raises `BadFile` for broken settings, `StorageUnavailable`, `NewerData`.
         """
         environment = os.environ if env is None else env
-        ensure_home(home)
+        finish_swaps(ensure_home(home))
         bare = load_kernel_settings(home, environment)
-        if wanted.get("discover", True):
-            add_sites(home)
+        if wanted.get("discover", True) and (fault := add_sites(home)):
+            logger("plugins").error(fault.message, advice=fault.advice)
         if (names := environment.get("HALO_PLUGINS")) is not None:
             wanted.setdefault("only", names.replace(",", " ").split())
         plugins, strict = Plugins(), wanted.get("strict", False)
@@ -147,8 +136,8 @@ class Kernel:
         plugins.load(bare.of(PluginSettings), **wanted)
         kernel = cls(home, clock=clock or SystemClock(), plugins=plugins, settings=bare, strict=strict)
         kernel.stopping = stopping or kernel.stopping
-        sections = await kernel.hooks.gather(hookspecs.provide_settings)
-        kernel.settings = load_settings(home, [*_SECTIONS, *sections], environment)
+        sections = kernel._parts["sections"] = [*_SECTIONS, *await kernel.hooks.gather(hookspecs.provide_settings)]
+        kernel.settings = load_settings(home, sections, environment)
         try:
             await kernel._compose(embedded)
         except BaseException:
@@ -168,8 +157,7 @@ class Kernel:
         settings, hooks = self.settings, self.hooks
         engines = await hooks.gather(hookspecs.provide_storage, settings=settings)
         storage = _chosen([engine for _, engine in engines])
-        models = await hooks.gather(hookspecs.provide_models, settings=settings)
-        self._models = Models(models, settings.of(ModelSettings))
+        self._models = Models((), settings.of(ModelSettings))
         self.data = Data(storage, self.home, self._folder)
         registry = await self.data.open_home()
         self._blobs = Blobs(self._folder)
@@ -178,6 +166,7 @@ class Kernel:
         self.accounts = Accounts(database=channels, database_of=self._database_of, supervisor=self.supervisor)
         self.host = RunningHost(
             settings=settings,
+            secrets=KeptSecrets(settings, "host"),
             log=logger("plugin"),
             clock=self.clock,
             data=self.data,
@@ -193,12 +182,29 @@ class Kernel:
             supervisor=self.supervisor,
         )
         self.accounts.host = self.host
-        self.workspaces.sources = [source for _, source in await hooks.gather(hookspecs.provide_agents, host=self.host)]
-        dispatchers = await hooks.gather(hookspecs.provide_dispatchers, host=self.host)
-        self._dispatchers = self._single("provide_dispatchers", dispatchers, lambda each: each.kind)
-        provided = await hooks.gather(hookspecs.provide_channels, host=self.host)
-        self.accounts.channels = self._single("provide_channels", provided, lambda each: each.type)
-        self.routes = await hooks.gather(hookspecs.provide_routes, host=self.host)
+        await self._take(hooks)
+
+    async def _take(self, hooks: Hooks) -> None:
+        """Take in what those plugins provide that `hooks` call."""
+        host, parts = self.host, self._parts
+        parts["models"] += await hooks.gather(hookspecs.provide_models, settings=self.settings)
+        parts["agents"] += await hooks.gather(hookspecs.provide_agents, host=host)
+        parts["dispatchers"] += await hooks.gather(hookspecs.provide_dispatchers, host=host)
+        parts["channels"] += await hooks.gather(hookspecs.provide_channels, host=host)
+        parts["routes"] += await hooks.gather(hookspecs.provide_routes, host=host)
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Use what there is, and nothing else."""
+        parts = self._parts
+        self._models.provide(parts["models"])
+        self.workspaces.sources = [source for _, source in parts["agents"]]
+        dispatchers = self._single("provide_dispatchers", parts["dispatchers"], lambda each: each.kind)
+        self._dispatchers.clear()
+        self._dispatchers.update(dispatchers)
+        self.accounts.channels = self._single("provide_channels", parts["channels"], lambda each: each.type)
+        self.routes = tuple(parts["routes"])
+        self.remap()
 
     def _make_workspaces(self, registry: Database, embedded: bool) -> Workspaces:
         async def make_seat(info: WorkspaceInfo, database: Database, mark_busy: Callable[[], Awaitable[None]]) -> Seat:
@@ -211,7 +217,7 @@ class Kernel:
             if not embedded:
                 duties["retention"] = lambda: watch_retention(database, self.clock)
                 duties["blobs"] = lambda: self._blobs.sweep(info.id, database, self.clock)
-            if not embedded and self._dispatchers:
+            if not embedded:
                 duties["outbox"] = Courier(database, self._dispatchers, self.clock, self.hooks).run
             for name, work in duties.items():
                 task = self.supervisor.keep(f"{name} of {info.path}", work)
@@ -281,8 +287,57 @@ class Kernel:
         await self.recover()
         self.supervisor.keep("workspaces", lambda: self.workspaces.watch(self.recover))
         await self.accounts.start()
-        for plugin, service in await self.hooks.gather(hookspecs.provide_services, host=self.host):
+        self._works = True
+        await self._serve(self.hooks)
+
+    async def _serve(self, hooks: Hooks) -> None:
+        for plugin, service in await hooks.gather(hookspecs.provide_services, host=self.host):
             self.supervisor.keep(f"{plugin}: {service.name}", service.run)
+
+    async def reload(self, name: str) -> Plugin:
+        """Swap a plugin for a new import of it while no turn runs; when that fails, the former one goes on.
+
+        Raises `NotFound`, `Conflict` when turns do not end in time or it says that it needs a restart, `PluginFailed`.
+        """
+        staged = await asyncio.to_thread(self.plugins.stage, name)
+        async with self.sessions.gate.hold():
+            for seat in self.workspaces.seats.values():
+                await seat.empty()
+            await self._retire(name)
+            former = self.plugins.swap(*staged)
+            try:
+                await self._adopt(name, strict=True)
+            except Exception:
+                await self._retire(name)
+                self.plugins.forget(self.plugins.swap(*former)[1])
+                await self._adopt(name, strict=self.hooks.strict)
+                raise
+        self.plugins.forget(former[1])
+        return staged[0]
+
+    async def _retire(self, name: str) -> None:
+        """End what a plugin provides, and what runs of it."""
+        await replace(self.hooks, only=name).tell(hookspecs.runtime_stopping, host=self.host)
+        await self.supervisor.close(f"{name}: ")
+        mine = {kind: [part for plugin, part in found if plugin == name] for kind, found in self._parts.items()}
+        await self._models.close([provider.name for provider in mine.get("models", ())])
+        for found in self._parts.values():
+            found[:] = [each for each in found if each[0] != name]
+        self._arrange()
+        await self.accounts.restart([channel.type for channel in mine.get("channels", ())])
+
+    async def _adopt(self, name: str, *, strict: bool) -> None:
+        """Take in what a plugin provides, and run what it has. Raises `PluginFailed`, `BadInput` for its settings."""
+        hooks, host, parts = replace(self.hooks, only=name, strict=strict), self.host, self._parts
+        parts["sections"] += await hooks.gather(hookspecs.provide_settings)
+        self.settings.declare(parts["sections"])
+        await self._take(hooks)
+        for seat in self.workspaces.seats.values():
+            await hooks.tell(hookspecs.workspace_opened, workspace=seat.workspace, host=host)
+        if self._works:
+            await self._serve(hooks)
+            await self.accounts.restart([channel.type for plugin, channel in parts["channels"] if plugin == name])
+            await hooks.tell(hookspecs.runtime_started, host=host)
 
     def _single(self, hook: str, found: Sequence[tuple[str, T]], name: Callable[[T], str]) -> dict[str, T]:
         """Return what plugins provide by name; of two of one name the second is left out, and its plugin named."""

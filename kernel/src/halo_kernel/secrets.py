@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from .errors import BadInput
 from .records import Secret
+from .records.storable import storable_text
 
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
@@ -27,6 +28,8 @@ def ensure_home(home: Path) -> Path:
     Raises `BadInput`.
     """
     folder, advice = home / "secrets", "set HALO_HOME to a folder that you may write to"
+    if storable_text(str(home)) != str(home):
+        raise BadInput(f"the home {str(home)!r} has a name that is not UTF-8 text", field="HALO_HOME", advice=advice)
     try:
         home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         (home / "global" / "logs").mkdir(parents=True, exist_ok=True)

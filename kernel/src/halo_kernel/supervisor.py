@@ -115,7 +115,8 @@ class Supervisor:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger("supervisor").error("background task failed", task=task.get_name(), error=repr(error))
 
-    async def close(self) -> None:
-        """Cancel what runs; what is deaf is left behind by name after 3 s."""
-        ends = [end_task(task, name=task.get_name(), within=_END_SECONDS) for task in self._tasks]
+    async def close(self, prefix: str = "") -> None:
+        """Cancel what runs under names that begin with `prefix`; what is deaf is left behind by name after 3 s."""
+        which = [task for task in self._tasks if task.get_name().startswith(prefix)]
+        ends = [end_task(task, name=task.get_name(), within=_END_SECONDS) for task in which]
         await asyncio.gather(*ends)

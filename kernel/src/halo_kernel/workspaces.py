@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,9 +42,17 @@ class Workspaces:
     _marked: set[str] = field(default_factory=set[str])
     _opening: dict[Path, asyncio.Task[Seat]] = field(default_factory=dict[Path, "asyncio.Task[Seat]"])
 
-    async def open(self, path: str | Path) -> WorkspaceInfo:
+    async def open(self, path: str | Path, *, anew: bool = False) -> WorkspaceInfo:
         """See `contracts.Workspaces.open`."""
-        return (await self._at(_checked(Path(path)))).workspace
+        return (await self._at(_checked(Path(path)), anew=anew)).workspace
+
+    async def forget(self, workspace: str) -> None:
+        """See `contracts.Workspaces.forget`."""
+        if seat := self.seats.get(workspace):
+            raise _held(seat.workspace.path)
+        drop = "DELETE FROM workspaces WHERE id = ? RETURNING id"
+        if await self.registry.write(lambda tx: tx.one(drop, (workspace,))) is None:
+            raise NotFound(f"there is no workspace {workspace}")
 
     async def get(self, workspace: str) -> WorkspaceInfo:
         """See `contracts.Workspaces.get`."""
@@ -81,10 +90,8 @@ class Workspaces:
                 advice = "install the agents that come with Halo: `pip install halo-workspace`"
                 raise NotFound("there is no agent in this workspace", advice=advice)
             return agents[0]
-        for source in self.sources:
-            agent = source.find(workspace, name)
-            if agent is not None:
-                return agent
+        if agent := next(filter(None, (source.find(workspace, name) for source in self.sources)), None):
+            return agent
         known = ", ".join(agent.id for agent in self.agents(workspace)) or "none"
         advice = f"name one of them, or add .halo/agents/{name}/agent.yaml"
         raise NotFound(f"there is no agent {name!r} in this workspace (there are: {known})", advice=advice)
@@ -149,22 +156,24 @@ class Workspaces:
         self._marked.add(workspace)
         self.registry.notify("busy")
 
-    async def _at(self, path: Path) -> Seat:
+    async def _at(self, path: Path, *, anew: bool = False) -> Seat:
         task = self._opening.get(path)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-            task = asyncio.get_running_loop().create_task(self._open(path))
+            task = asyncio.get_running_loop().create_task(self._open(path, anew))
             self._opening[path] = task
+        elif anew:
+            raise _held(str(path))
         seat = await asyncio.shield(task)
         seat.used = self.clock.monotonic()
         return seat
 
-    async def _open(self, path: Path) -> Seat:
+    async def _open(self, path: Path, anew: bool) -> Seat:
         place = _place(path)
         database = await self.data.open_place(place, WORKSPACE)
         fresh = self.clock.new_id(64)
-        name = await database.write(lambda tx: _identity(tx, fresh))
-        info = WorkspaceInfo(id=name, path=str(path))
         try:
+            name = await database.write(lambda tx: _identity(tx, fresh, anew))
+            info = WorkspaceInfo(id=name, path=str(path))
             await self._register(info)
         except HaloError:
             await self.data.forget(place)
@@ -176,7 +185,7 @@ class Workspaces:
     async def _register(self, info: WorkspaceInfo) -> None:
         row = await self.registry.read(lambda tx: tx.one("SELECT path FROM workspaces WHERE id = ?", (info.id,)))
         if row is not None and row[0] != info.path and (Path(row[0]) / ".halo" / "halo.db").exists():
-            advice = f"delete {info.path}/.halo/halo.db* to make the copy a workspace of its own"
+            advice = f"make the copy a workspace of its own: halo workspaces new-id {shlex.quote(info.path)}"
             raise Conflict(f"{info.path} and {row[0]} are one workspace: one is a copy of the other", advice=advice)
         values = {"id": info.id, "path": info.path, "used_at": self.clock.now()}
 
@@ -193,26 +202,38 @@ def _place(path: Path) -> Place:
 
 def _checked(path: Path) -> Path:
     """Return the real path of a directory that can be a workspace. Raises `WorkspaceUnusable`."""
-    if storable_text(str(path)) != str(path):
-        raise WorkspaceUnusable(f"the workspace {str(path)!r} has a name that is no text", advice="name another folder")
+    advice = "name another folder"
     try:
         real = Path(os.path.realpath(os.path.expanduser(path)))
         exists, folder = os.path.lexists(real), os.path.isdir(real)
-    except OSError as error:
-        raise WorkspaceUnusable(f"the workspace {path} cannot be looked at: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise WorkspaceUnusable(f"the workspace {str(path)!r} cannot be looked at: {why}", advice=advice) from error
+    if storable_text(str(real)) != str(real):
+        raise WorkspaceUnusable(f"the workspace {str(real)!r} has a name that is not UTF-8 text", advice=advice)
     if not exists:
         raise WorkspaceUnusable(f"the workspace {path} does not exist", advice="create the folder, or name another")
     if not folder:
         raise WorkspaceUnusable(f"the workspace {path} is a file, not a folder", advice="name a folder")
     inner = real / ".halo"
+    if inner.exists() and not inner.is_dir():
+        raise WorkspaceUnusable(f"{inner} is a file, not a folder", advice="move it away")
     if not os.access(inner if inner.exists() else real, os.W_OK | os.X_OK):
         advice = "change its permissions, or name another folder"
         raise WorkspaceUnusable(f"the workspace {path} is not writable for this user", advice=advice)
     return real
 
 
-def _identity(tx: Tx, fresh: str) -> str:
-    tx.execute("INSERT INTO meta(name, value) VALUES ('workspace', ?) ON CONFLICT(name) DO NOTHING", (fresh,))
+def _held(path: str) -> Conflict:
+    return Conflict(f"the workspace {path} is open", advice="stop the server first, with `halo stop`")
+
+
+def _identity(tx: Tx, fresh: str, anew: bool) -> str:
+    if anew and _owes(tx):
+        said = "work in this workspace is not finished, and a copy with an id of its own would do it once more"
+        raise Conflict(said, advice="copy it again once it is finished, or delete the copy's .halo/halo.db*")
+    act = "UPDATE SET value = excluded.value" if anew else "NOTHING"
+    tx.execute(f"INSERT INTO meta(name, value) VALUES ('workspace', ?) ON CONFLICT(name) DO {act}", (fresh,))
     row = tx.one("SELECT value FROM meta WHERE name = 'workspace'")
     return str(row[0]) if row else fresh
 

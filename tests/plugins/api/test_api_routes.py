@@ -170,6 +170,19 @@ async def test_a_path_must_be_absolute(client: httpx.AsyncClient) -> None:
     assert (reply.status_code, reply.json()["field"]) == (400, "path")
 
 
+async def test_a_workspace_that_is_open_is_kept(client: httpx.AsyncClient, sessions: str, tmp_path: Path) -> None:
+    """While it is open it is neither forgotten nor gets a new id; what is not known is not found."""
+    workspace = sessions.removesuffix("/sessions")
+    refused = [
+        await client.delete(workspace),
+        await client.post("/api/workspaces", json={"path": str(tmp_path / "place"), "new_id": True}),
+    ]
+    assert [reply.status_code for reply in refused] == [409, 409]
+    assert all("halo stop" in reply.json()["advice"] for reply in refused)
+    assert (await client.delete("/api/workspaces/none")).status_code == 404
+    assert len((await client.get("/api/workspaces")).json()["workspaces"]) == 1
+
+
 async def test_lists_are_newest_first_and_go_on(client: httpx.AsyncClient, sessions: str) -> None:
     """Pages of sessions by `before` show every session once, the newest first."""
     made = []
@@ -279,6 +292,22 @@ async def test_interrupt_cancels_the_running_turn(
     assert (await client.post(f"{session}/interrupt")).json() == {"interrupted": True}
     events = await events_until_end(client, session)
     assert events[-1]["body"]["outcome"] == "cancelled"  # type: ignore[index]
+
+
+async def test_compact_says_whether_it_did(client: httpx.AsyncClient, session: str, model: ScriptedModel) -> None:
+    """A session where nobody shortens a history stays as it is; one that runs refuses; a foreign one is not there."""
+    assert (await client.post(f"{session}/compact")).json() == {"compacted": False}
+    model.then(Hang("I begin"))
+    await client.post(f"{session}/messages", json={"text": "go"})
+    for _ in range(500):
+        if model.active:
+            break
+        await asyncio.sleep(0.01)
+    refused = await client.post(f"{session}/compact")
+    assert (refused.status_code, refused.json()["type"]) == (409, "Conflict")
+    assert (await client.post(f"{session}x/compact")).status_code == 404
+    await client.post(f"{session}/interrupt")
+    await events_until_end(client, session)
 
 
 async def test_tool_calls_are_in_the_events(client: httpx.AsyncClient, session: str, model: ScriptedModel) -> None:

@@ -106,12 +106,24 @@ async def test_every_setting_is_shown_with_all_about_it(client: httpx.AsyncClien
         "global_only": False,
         "variables": ["HALO_ACME_RATIO"],
         "written": "",
+        "command": "",
         "schema": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "description": "A share."},
     }
     assert fields["acme.tags"]["schema"] == {"type": "array", "items": {"type": "string"}}
     assert fields["logging.level"]["schema"]["enum"] == ["debug", "error", "info", "warn"]
     assert fields["server.port"]["restart"]
     assert fields["server.port"]["global_only"]
+
+
+async def test_what_a_command_alone_sets_is_refused(client: httpx.AsyncClient, kernel: Kernel) -> None:
+    """A password has rules that no type tells: it is left to the command that keeps them; to unset it needs none."""
+    _, fields = await show(client)
+    assert fields["server.password"]["command"] == "halo password"
+    refused = await change(client, {"server.password": "1", "acme.url": "x"})
+    assert (refused.status_code, refused.json()["field"]) == (400, "server.password")
+    assert "`halo password`" in refused.json()["error"]
+    assert not file(kernel).exists()
+    assert (await change(client, {"server.password": None})).status_code == 200
 
 
 async def test_no_secret_is_shown(client: httpx.AsyncClient, kernel: Kernel) -> None:

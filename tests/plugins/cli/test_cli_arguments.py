@@ -31,7 +31,9 @@ def load(name: str) -> Callable[[Sequence[str]], int]:
 
 def test_the_commands_are_those_of_the_readme() -> None:
     """The distribution brings these commands, no more and no fewer."""
-    assert set(COMMANDS) == {"up", "run", "init", "sessions", "settings", "plugins", "doctor", "status", "stop", "logs"}
+    serving = {"up", "status", "stop", "logs"}
+    about = {"run", "init", "sessions", "workspaces", "approvals", "settings", "plugins", "doctor"}
+    assert set(COMMANDS) == serving | about
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -171,3 +173,14 @@ def test_an_output_without_room_is_one_sentence(words: list[str]) -> None:
         command = [sys.executable, "-m", "halo_kernel", *words]
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert ended.returncode == 1 and ended.stderr == "halo: the output cannot be used: No space left on device.\n"
+
+
+@pytest.mark.parametrize(
+    "words", [["plugins", "check"], ["plugins", "install"], ["settings", "set", "agent.default"], ["init"]]
+)
+def test_a_word_that_is_no_text_is_an_error(words: list[str], tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word of the command line that is not UTF-8 is said to be so."""
+    monkeypatch.setenv("HALO_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInput, match="is not UTF-8 text"):
+        load(words[0])([*words[1:], os.fsdecode(b"x\xff")])

@@ -187,7 +187,10 @@ def test_a_running_server_keeps_what_it_may_import_from(zoo: Path, tmp_path: Pat
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "import error": ({"code": "raise RuntimeError('boom')"}, r"zoo 2\.0: its import failed: RuntimeError: boom \("),
     "exit on import": ({"code": "raise SystemExit(0)"}, "SystemExit: 0"),
-    "end of the process": ({"code": "import os; os._exit(0)"}, "one ended the process that loaded them"),
+    "end of the process": (
+        {"code": "import os; os._exit(0)"},
+        r"2\.0: the process that tried it out was ended, with the exit code 0",
+    ),
     "output": ({"code": "print('[]'); raise RuntimeError('boom')"}, "RuntimeError: boom"),
     "wrong colour": ({"code": "from halo_kernel import hook\n@hook\ndef run_started(): ..."}, r"async def \(.*:2\)"),
     "another kernel": ({"toml": "", "code": CODE, "needs": ["halo-kernel>=9"]}, "the reason is above"),
@@ -235,6 +238,32 @@ def test_without_an_installer_nothing_happens(home: Path, monkeypatch: pytest.Mo
     with pytest.raises(HaloError, match="neither pip nor uv"):
         install(home, ["halo-zoo"])
     assert sets(home) == []
+
+
+# a damaged pointer
+
+
+@needs_uv
+@pytest.mark.parametrize("text", ["", "garbage", "9 1"])
+def test_a_damaged_pointer_is_told_until_it_is_rolled_back(zoo: Path, tmp_path: Path, text: str) -> None:
+    """`halo plugins`, `halo doctor` and the log name the file and the way back, which leads to the newest set.
+
+    Until then nothing is installed, so that no set is lost.
+    """
+    pointer = zoo / "plugins" / "current"
+    pointer.write_text(text)
+    told = f"{pointer} names no set of plugins"
+    listed = halo(zoo, "plugins")
+    assert "zoo:" not in listed.stdout
+    assert told in listed.stderr and "halo plugins rollback" in listed.stderr
+    doctor = halo(zoo, "doctor")
+    assert doctor.returncode == 1
+    assert f"BAD  sets: {told}" in doctor.stdout and "`halo plugins rollback`" in doctor.stdout
+    assert told in halo(zoo, "sessions", "-w", str(tmp_path)).stderr, "the log of a kernel that starts"
+    refused = halo(zoo, "plugins", "install", wheel(tmp_path, version="2.0"))
+    assert (refused.returncode, sets(zoo)) == (1, ["1", "current"])
+    assert "halo-zoo 1.0" in halo(zoo, "plugins", "rollback").stdout
+    assert "zoo: loaded (halo-zoo 1.0" in halo(zoo, "plugins", "list", "zoo").stdout
 
 
 # whatever ends it
@@ -346,6 +375,25 @@ def test_plugins_are_switched_in_the_settings_file(zoo: Path) -> None:
     assert "zoo: loaded" in halo(zoo, "plugins", "list", "zoo").stdout
 
 
+@pytest.mark.parametrize("verb", ["check", "install"])
+@pytest.mark.parametrize("word", ["./nowhere", "halo_nowhere-1.0-py3-none-any.whl"])
+def test_a_path_that_is_not_there_is_named(home: Path, verb: str, word: str) -> None:
+    """A mistyped path is one sentence; pip is not asked."""
+    done = halo(home, "plugins", verb, word)
+    assert (done.returncode, done.stderr) == (1, f"halo: there is no file or folder {word}.\n")
+
+
+@needs_uv
+def test_the_folder_that_we_are_in_is_checked(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`.` and a wheel beside us are paths, and no names."""
+    place = Path(wheel(tmp_path))
+    monkeypatch.chdir(place.parent)
+    assert halo(home, "plugins", "check", place.name).stdout.startswith("zoo: passes")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    assert "there is no plugin in" in halo(home, "plugins", "check", ".").stderr
+
+
 @needs_uv
 def test_a_check_judges_what_is_not_installed(home: Path, tmp_path: Path) -> None:
     """A wheel is judged with file and line and the exit code 1, a good one passes, and neither is installed."""
@@ -354,8 +402,8 @@ def test_a_check_judges_what_is_not_installed(home: Path, tmp_path: Path) -> Non
     assert bad.returncode == 0, bad.stdout
     bad = halo(home, "plugins", "check", wheel(tmp_path, "bad", "2.0", code=code, files=["client.py"]))
     assert bad.returncode == 1
-    assert "__init__.py:1: imports halo_bad.client by its full name" in bad.stdout
-    assert "__init__.py:2: imports acme_sdk, which halo-bad does not declare" in bad.stdout
+    assert "\n  halo_bad/__init__.py:1: imports halo_bad.client by its full name" in bad.stdout
+    assert "\n  halo_bad/__init__.py:2: imports acme_sdk, which halo-bad does not declare" in bad.stdout
     good = halo(home, "plugins", "check", wheel(tmp_path))
     assert (good.returncode, good.stderr) == (0, "")
     assert good.stdout.startswith("zoo: passes (halo-zoo 1.0")

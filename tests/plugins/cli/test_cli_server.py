@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from halo_cli import init, run, sessions, status, stop, up
+from halo_cli import init, plugins, run, sessions, status, stop, up
 from halo_cli.launch import end, wait
 from halo_cli.start import ServerFailed, start, start_supervised
 from halo_cli.terminal import model_line
@@ -153,3 +153,21 @@ def test_the_model_is_named_with_the_reason_and_rules_are_no_model() -> None:
     assert line == "No model is running: built-in rules answer. First in line is x/y (no key: set X_KEY)."
     assert model_line({"models": [rules], "chosen": "offline/rules", "reason": ""}).endswith("rules answer.")
     assert model_line({"models": [], "chosen": None, "reason": "none"}) == "No model can answer: none"
+
+
+def test_a_plugin_is_reloaded(home: Path, server: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str]) -> None:
+    """`halo plugins reload` swaps a plugin of the running server, and names what is none or needs a restart."""
+    assert plugins.command(["reload", "tools", "api"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert [line.partition(" ")[0] for line in told] == ["tools", "api"] and "is in use" in told[0]
+    assert find_server(home).get("/api/openapi.json")["openapi"], "what it answers is there as before"  # type: ignore[union-attr]
+    with pytest.raises(NotFound, match="no loaded plugin apj, did you mean api"):
+        plugins.command(["reload", "apj"])
+    with pytest.raises(HaloError, match="cannot be changed while the server runs"):
+        plugins.command(["reload", "sqlite"])
+
+
+def test_without_a_server_nothing_is_reloaded(home: Path) -> None:
+    """What is installed counts from a server's start on; without one there is nothing to swap."""
+    with pytest.raises(NotFound, match="no server of this home runs"):
+        plugins.command(["reload", "api"])

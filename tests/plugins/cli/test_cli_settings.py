@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
+import halo_api
 from halo_cli import settings
-from halo_kernel import BadInput
+from halo_kernel import BadInput, Secret, Section, hook
+from halo_lib_client import connect
+
+KEY, SECRET = "acme.api_key", "sk-0123456789abcdef"
 
 
 @pytest.fixture
@@ -22,6 +28,27 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("HALO_PASSWORD", "HALO_PORT", "HALO_LOG_LEVEL", "HALO_BADGE"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path / "home"
+
+
+class Acme(Struct, frozen=True, kw_only=True):
+    """A plugin's settings."""
+
+    api_key: Secret | None = None
+
+
+class AcmePlugin:
+    """A plugin with a secret."""
+
+    @hook
+    def provide_settings(self) -> Iterable[Section]:
+        return [Section("acme", Acme)]
+
+
+@pytest.fixture
+def acme(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the commands find a plugin with a secret."""
+    wanted = {"local": True, "extra": {"acme": AcmePlugin(), "api": halo_api}, "discover": False}
+    monkeypatch.setattr(settings, "reach", lambda: connect(home, **wanted))
 
 
 def written(home: Path) -> str:
@@ -72,15 +99,45 @@ def test_a_value_is_written_as_its_type(
     assert capsys.readouterr().out == default
 
 
+@pytest.mark.usefixtures("acme")
 def test_a_secret_is_not_typed_where_others_see_it(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a value it is read from standard input, and shown masked only."""
-    monkeypatch.setattr("sys.stdin", io.StringIO("a-long-password-1\nmore\n"))
-    assert settings.command(["set", "server.password"]) == 0
-    assert "password: a-long-password-1" in written(home)
-    assert settings.command(["get", "server.password"]) == 0
-    assert capsys.readouterr().out == "a-****-1\n"
+    """It is read from standard input, and shown masked only; of words, one that only refers to it is taken."""
+    with pytest.raises(BadInput, match="is a secret, which others would see") as refused:
+        settings.command(["set", KEY, SECRET])
+    assert "`halo settings set acme.api_key`" in refused.value.advice
+    assert not (home / "secrets" / "settings.yaml").exists()
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{SECRET}\nmore\n"))
+    assert settings.command(["set", KEY]) == 0
+    assert f"api_key: {SECRET}\n" in written(home)
+    assert settings.command(["get", KEY]) == 0
+    assert capsys.readouterr().out == "sk****ef\n"
+    assert settings.command(["set", KEY, "<<MY_KEY>>"]) == 0
+    assert 'api_key: "<<MY_KEY>>"\n' in written(home)
+
+
+@pytest.mark.usefixtures("acme")
+@pytest.mark.parametrize(("given", "rule"), [(b"", "nothing was given"), (b"\n", "nothing"), (b"\xff\n", "not UTF-8")])
+def test_a_secret_is_text(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bytes, rule: str) -> None:
+    """An empty pipe, an empty line, and bytes that are no text change nothing."""
+    (tmp_path / "pipe").write_bytes(given)
+    with (tmp_path / "pipe").open(encoding="utf-8") as pipe:
+        monkeypatch.setattr("sys.stdin", pipe)
+        with pytest.raises(BadInput, match=rule):
+            settings.command(["set", KEY])
+    assert not (home / "secrets" / "settings.yaml").exists()
+
+
+@pytest.mark.parametrize("words", [["secret-2-keep"], [], ["<<PASSWORD>>"]])
+def test_the_password_is_set_by_its_own_command(home: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rules are those of `halo password`, which is named before anything is asked; to unset it needs no rule."""
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(BadInput, match=r"server\.password has rules of its own") as refused:
+        settings.command(["set", "server.password", *words])
+    assert refused.value.advice == "Set it with `halo password`."
+    assert not (home / "secrets" / "settings.yaml").exists()
+    assert settings.command(["unset", "server.password"]) == 0
 
 
 def test_a_workspace_has_its_own(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from halo_cli import init, sessions, settings
 from halo_cli.workspaces import choose_folder, open_workspace, session_path
-from halo_kernel import BadInput, WorkspaceUnusable, default_home
-from halo_lib_client import Client
+from halo_kernel import BadInput, NotFound, WorkspaceUnusable, default_home
+from halo_lib_client import Client, connect
 
 
 @pytest.fixture
@@ -92,3 +93,35 @@ def test_ids_are_quoted_in_paths() -> None:
     """An id cannot leave its place in a path."""
     assert session_path("w/../x", "a/b?c") == "/api/workspaces/w%2F..%2Fx/sessions/a%2Fb%3Fc"
     assert session_path("w") == "/api/workspaces/w/sessions"
+
+
+@pytest.mark.parametrize(
+    ("env", "written", "why", "advice"),
+    [
+        ({"HALO_PLUGINS": "cli"}, "", "disabled: not named by HALO_PLUGINS", "add api to HALO_PLUGINS"),
+        ({}, "plugins:\n  disabled: [api]\n", "disabled by the setting plugins.disabled", "halo plugins enable api"),
+        ({}, "plugins:\n  require_enable: true\n", "plugins.require_enable asks for", "halo plugins enable api"),
+    ],
+)
+def test_a_command_names_the_plugin_that_it_lacks(
+    home: Path, monkeypatch: pytest.MonkeyPatch, env: dict[str, str], written: str, why: str, advice: str
+) -> None:
+    """Without the plugin whose routes a command asks for, the error says why it is not there and what to do."""
+    (home / ".halo" / "secrets").mkdir(parents=True)
+    (home / ".halo" / "secrets" / "settings.yaml").write_text(written)
+    monkeypatch.chdir(home / ".halo")
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    for command in (sessions.command, init.command, settings.command):
+        with pytest.raises(NotFound, match="this needs the plugin api, which is disabled") as refused:
+            command([])
+        assert why in refused.value.message
+        assert refused.value.advice == f"try: {advice}"
+
+
+def test_a_plugin_that_is_not_installed_is_named_by_its_distribution(tmp_path: Path) -> None:
+    """What pip has to install is said."""
+    client = connect(tmp_path / "home", local=True, discover=False)
+    with client, pytest.raises(NotFound, match="the plugin api, which is missing: not installed") as refused:
+        open_workspace(client, tmp_path)
+    assert refused.value.advice == "try: pip install halo-api"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import stat
 import subprocess
@@ -266,3 +267,35 @@ def test_a_deep_temporary_folder_does_no_harm(home: Path, tmp_path: Path, monkey
     with local(home) as client:
         assert client.get("/api/health")["status"] == "ok"
         assert not list(deep.iterdir())
+
+
+SLOW = """
+import gc, sys, time
+from pathlib import Path
+from halo_kernel import hook
+from halo_lib_client import connect
+
+class Slow:
+    @hook
+    def provide_routes(self, host):
+        print("starting", flush=True)
+        time.sleep(1)
+        return []
+
+try:
+    connect(Path(sys.argv[1]), local=True, extra={"slow": Slow()}, discover=False)
+except KeyboardInterrupt:
+    print("cut")
+time.sleep(1.5)
+gc.collect()
+"""
+
+
+def test_a_start_that_is_cut_ends_quietly(tmp_path: Path) -> None:
+    """Ctrl-C while a kernel of one's own starts ends what it had begun, and nothing complains of that."""
+    command = [sys.executable, "-c", SLOW, str(tmp_path / "home")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "starting\n"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=30) == ("cut\n", "")

@@ -14,7 +14,15 @@ from halo_kernel.http.replies import shape
 from halo_kernel.http.streams import encode
 from halo_lib_client.client import read_events, rebuild
 
-FACTS = {"str": "words", "int": 3, "float": 1.5, "float | None": 2.5, "bool": True, "ModelErrorKind": "throttle"}
+FACTS = {
+    "str": "words",
+    "int": 3,
+    "float": 1.5,
+    "float | None": 2.5,
+    "bool": True,
+    "ModelErrorKind": "throttle",
+    "Sequence[tuple[str, str, int]]": [("root", "AGENTS.md", 9)],
+}
 TREE = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, HaloError)]
 
 

@@ -15,11 +15,7 @@ import pytest
 from halo_kernel import load_kernel_settings
 from halo_signin.hashing import matches
 
-COMMAND = [
-    sys.executable,
-    "-c",
-    "import sys; from halo_signin.password import command; sys.exit(command(sys.argv[1:]))",
-]
+COMMAND = [sys.executable, "-m", "halo_kernel", "password"]
 GOOD = "correct horse 1"
 
 
@@ -80,6 +76,16 @@ def test_a_weak_password_changes_nothing(home: Path, text: str, sentence: str) -
     done = pipe(home, text)
     assert (done.returncode, done.stdout) == (1, "")
     assert sentence in done.stderr
+    assert password_of(home) is None
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_a_password_that_is_no_text_changes_nothing(home: Path, errors: str) -> None:
+    """No browser could send it: bytes that are not UTF-8 are refused in one sentence."""
+    environment = {**os.environ, "HALO_HOME": str(home), "PYTHONIOENCODING": f"utf-8:{errors}"}
+    given = b"correct horse 1\xff\n"
+    done = subprocess.run(COMMAND, input=given, env=environment, capture_output=True, timeout=30)
+    assert (done.returncode, done.stderr) == (1, b"halo: The password must be UTF-8 text. Nothing was changed.\n")
     assert password_of(home) is None
 
 

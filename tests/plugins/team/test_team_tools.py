@@ -95,9 +95,6 @@ async def test_arguments_that_are_missing(desk: Desk) -> None:
         assert (done.outcome, done.text) == ("error", "Error: agent_id and message are required")
     done = await desk.call("stop_session")
     assert (done.outcome, done.text) == ("error", "Error: session_id is required")
-    for bad in ("word " * 20 + "\0", "word " * 20 + "\ud800"):
-        done = await desk.call("start_session", agent_id="worker", message=bad)
-        assert done.outcome == "error" and "message" in done.text
     done = await desk.call("session_list", all=True)
     assert done.outcome == "error" and "`all`" in done.text
     assert await desk.session.children() == []

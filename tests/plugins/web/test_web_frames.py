@@ -10,6 +10,7 @@ from halo_kernel import (
     AssistantDiscarded,
     AssistantMessage,
     Body,
+    ContextCut,
     ContextErased,
     Delta,
     Event,
@@ -162,6 +163,10 @@ def test_notices_titles_and_starts_are_shown_and_bookkeeping_is_not() -> None:
     assert types(frames.of(happened(TurnStarted(rows=(1,), cause="message", access="full")))) == ["started"]
     assert frames.of(happened(UsageRecorded(reply="r", model="m/x"))) == []
     assert frames.of(happened(Foreign(kind="x.count", data={"n": 1}))) == []
+    cut = ContextCut(
+        start=1, end=9, replacement="the summary", reason="threshold", text="Auto-compacted 4 older messages"
+    )
+    assert data(frames.of(happened(cut)), "notice")["text"] == "Auto-compacted 4 older messages"
 
 
 def test_a_nudge_after_a_restart_is_no_message_of_a_person() -> None:

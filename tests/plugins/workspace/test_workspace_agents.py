@@ -90,6 +90,14 @@ def test_the_model_may_be_left_to_the_kernel(site: Any) -> None:
     assert model.options == {"thinking": {"enabled": True}}
 
 
+def test_the_context_may_be_left_to_the_model() -> None:
+    """An agent says how long a conversation may get and when it is made shorter, or nothing of it."""
+    spec = read_definition(TOOLS, agent="x", folder="/f").spec
+    assert (spec.context_tokens, spec.compress_at) == (None, None)
+    spec = read_definition("context: {maxTokens: 60000, compressAt: 0.8}", agent="x", folder="/f").spec
+    assert (spec.context_tokens, spec.compress_at) == (60000, 0.8)
+
+
 def test_no_tools_means_none() -> None:
     """An agent that lists no tools has none."""
     assert read_definition("name: x", agent="x", folder="/f").spec.tools == ()

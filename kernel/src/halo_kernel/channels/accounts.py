@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -89,6 +89,12 @@ class Accounts:
         self._started = True
         for account in await self.list():
             await self._restart(account)
+
+    async def restart(self, types: Collection[str]) -> None:
+        """Run the accounts of these types with the channels that there are now."""
+        for account in await self.list():
+            if account.type in types:
+                await self._restart(account)
 
     async def _restart(self, account: Account) -> None:
         key = account.type, account.id

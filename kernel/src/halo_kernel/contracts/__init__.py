@@ -1,9 +1,7 @@
 """What plugins supply and what the kernel hands to them, as protocols."""
 
 from .channels import *  # noqa: F403
-from .clock import *  # noqa: F403
 from .delivery import *  # noqa: F403
-from .egress import *  # noqa: F403
 from .host import *  # noqa: F403
 from .models import *  # noqa: F403
 from .scopes import *  # noqa: F403

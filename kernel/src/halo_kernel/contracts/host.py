@@ -6,14 +6,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from ..records import Access, AgentSpec, BlobRef, Event, Principal, QuestionInfo, Secret, SessionInfo, WorkspaceInfo
+from ..records import (
+    Access,
+    AgentSpec,
+    BlobRef,
+    Event,
+    Message,
+    Principal,
+    QuestionInfo,
+    Secret,
+    SessionInfo,
+    WorkspaceInfo,
+)
 from .channels import Accounts
-from .clock import Clock
 from .delivery import Outbox
-from .egress import Egress
 from .sessions import Session
 from .storage import Database, DataScope, Migration, Place
 
@@ -25,6 +35,22 @@ if TYPE_CHECKING:
     from ..settings import Reading, SettingsField
 
 S = TypeVar("S", bound="msgspec.Struct")
+
+
+class Clock(Protocol):
+    """Time and random ids; tests give their own."""
+
+    def now(self) -> int:
+        """Return UTC milliseconds."""
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+    def new_id(self, bits: Literal[64, 128] = 128) -> str:
+        """Return a random lower-case hex id (128 bits: a W3C trace id; 64 bits: a span id)."""
 
 
 class Settings(Protocol):
@@ -53,7 +79,8 @@ class Settings(Protocol):
         """Set dotted keys durably (None goes back to the default) and return the file's new revision.
 
         Raises `Conflict` when the file is not the one of `revision`, `BadInput` for a value that breaks a rule, a
-        secret or what is `global_only` in a workspace's file, a keyring that does not take a secret.
+        secret or what is `global_only` in a workspace's file, a keyring that does not take a secret, and
+        `StorageUnavailable`, such as on a full disk.
         """
 
 
@@ -76,18 +103,27 @@ class Secrets(Protocol):
     def known(self) -> Sequence[str]:
         """Return the names, sorted."""
 
+    def mask(self, text: str) -> str:
+        """Return `text` with every secret value that the server knows, settings' too, replaced by its handle's name."""
+
 
 class Workspaces(Protocol):
     """The workspaces of this home."""
 
-    async def open(self, path: str | Path) -> WorkspaceInfo:
-        """Open a directory as a workspace and remember it. Raises `WorkspaceUnusable`."""
+    async def open(self, path: str | Path, *, anew: bool = False) -> WorkspaceInfo:
+        """Open a directory as a workspace and remember it; with `anew` under a new id, as a copy needs it.
+
+        Raises `WorkspaceUnusable`, `Conflict`: it is a copy, or `anew` it is open or has work that is not finished.
+        """
 
     async def get(self, workspace: str) -> WorkspaceInfo:
         """Return a workspace by id, opening it. Raises `NotFound`, `WorkspaceUnusable`."""
 
     async def list(self) -> Sequence[WorkspaceInfo]:
         """Return those that were opened, newest use first."""
+
+    async def forget(self, workspace: str) -> None:
+        """Take it off that list, until it is opened again; its directory stays. Raises `NotFound`, `Conflict`."""
 
     def agents(self, workspace: WorkspaceInfo) -> Sequence[AgentSpec]:
         """Return the agents that can run here, best default first."""
@@ -139,6 +175,14 @@ class Sessions(Protocol):
 
     async def view(self, session: str, *, workspace: str, principal: Principal) -> tuple[View, str]:
         """Return what people see of a session, and the cursor behind the last event of it. Raises `NotFound`."""
+
+    async def export(
+        self, session: str, *, workspace: str, principal: Principal
+    ) -> tuple[SessionInfo, View, tuple[Message, ...]]:
+        """Return a session, what people see of it, and its history as any provider takes it; nothing is opened for it.
+
+        Raises `NotFound`.
+        """
 
     async def erase(self, session: str, *, workspace: str, principal: Principal, start: int, end: int) -> Event:
         """Take out for good what events `start` to `end` say, whole turns of them; return the event that tells of it.
@@ -248,60 +292,48 @@ class Live(Protocol):
         """Listen from now on. Raises `BadInput` for a topic of another form."""
 
 
-class Host(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """Where to dial, checked: `ip` is an address and never a name; `host` is what was asked for, for TLS and HTTP."""
+
+    host: str
+    ip: str
+    port: int
+
+
+class Egress(Protocol):
+    """Keeps models and remotes away from this machine and its networks.
+
+    Dial the addresses that it returns, not the name: a second look-up may answer differently. A redirect names a new
+    host, and a client that is given an address asks no resolver, so both are resolved here too; the library
+    `halo-lib-egress` has both for aiohttp.
+    """
+
+    async def resolve(self, host: str, port: int) -> Sequence[Address]:
+        """Return the addresses of a host (or of an address) that may be dialled, at least one.
+
+        Only public ones, and those that the setting `egress.allow` lists. Raises `Forbidden` when there are none,
+        `BadInput` for what can be no host, `OSError` when the name is not known.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
     """What a plugin holds of the server."""
 
-    @property
-    def settings(self) -> Settings:
-        """Typed settings."""
-
-    @property
-    def secrets(self) -> Secrets:
-        """The secrets that the plugin keeps by name."""
-
-    @property
-    def log(self) -> FilteringBoundLogger:
-        """The plugins' logger."""
-
-    @property
-    def clock(self) -> Clock:
-        """Time and random ids."""
-
-    @property
-    def data(self) -> Data:
-        """Databases of the plugin's own."""
-
-    @property
-    def workspaces(self) -> Workspaces:
-        """The workspaces of this home and their agents."""
-
-    @property
-    def sessions(self) -> Sessions:
-        """The sessions of this home."""
-
-    @property
-    def accounts(self) -> Accounts:
-        """The accounts of channels."""
-
-    @property
-    def questions(self) -> Questions:
-        """What waits for a person."""
-
-    @property
-    def outbox(self) -> Outbox:
-        """What is owed to others."""
-
-    @property
-    def blobs(self) -> Blobs:
-        """Large values beside the journal."""
-
-    @property
-    def live(self) -> Live:
-        """Lossy topics between plugins and pages."""
-
-    @property
-    def egress(self) -> Egress:
-        """What checks every outgoing connection that a model or a remote names."""
+    settings: Settings  # Typed settings.
+    secrets: Secrets  # The secrets that the plugin keeps by name.
+    log: FilteringBoundLogger  # The plugins' logger.
+    clock: Clock  # Time and random ids.
+    data: Data  # Databases of the plugin's own.
+    workspaces: Workspaces  # The workspaces of this home and their agents.
+    sessions: Sessions  # The sessions of this home.
+    accounts: Accounts  # The accounts of channels.
+    questions: Questions  # What waits for a person.
+    outbox: Outbox  # What is owed to others.
+    blobs: Blobs  # Large values beside the journal.
+    live: Live  # Lossy topics between plugins and pages.
+    egress: Egress  # What checks every outgoing connection that a model or a remote names.
 
     def lookup(self, kind: str, name: str) -> object | None:
         """Return another plugin's `channel`, `dispatcher` or `model` provider by name, None when there is none.

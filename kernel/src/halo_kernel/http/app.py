@@ -36,15 +36,21 @@ class Face(routing.Router):
         self.credentials = make_credentials(kernel.home, kernel.clock)
         token, pid, now = self.credentials.token, os.getpid(), kernel.clock.now()
         self.presence = Presence(url=url, address=address, token=token, pid=pid, version=__version__, started=now)
-        gate = Gate(kernel=kernel, credentials=self.credentials, bound=host)
-        kernel.served = System(kernel=kernel, links=self.credentials.links, presence=self.presence).routes()
+        self._gate = Gate(kernel=kernel, credentials=self.credentials, bound=host)
+        super().__init__(default=Endpoint({}, self._gate), redirect_slashes=False)
+        self._kernel, kernel.remap = kernel, self.map
+        self.map()
+
+    def map(self) -> None:
+        """Answer the routes that the kernel and its plugins have now."""
+        system = System(kernel=self._kernel, links=self.credentials.links, presence=self.presence)
+        self._kernel.served = system.routes()
         by_path: dict[str, dict[str, Route]] = defaultdict(dict)
-        for _, route in kernel.served:
+        for _, route in self._kernel.served:
             by_path[route.path][route.method.upper()] = route
         # `/a/b` before `/a/{x}` before `/{rest:path}`: the first that fits answers.
         paths = sorted(by_path, key=lambda path: (":path}" in path, path.replace("{", "\U0010ffff")))
-        mapped = [routing.Route(path, Endpoint(by_path[path], gate)) for path in paths]
-        super().__init__(mapped, default=Endpoint({}, gate), redirect_slashes=False)
+        self.routes = [routing.Route(path, Endpoint(by_path[path], self._gate)) for path in paths]
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,7 @@ class System:
             get(path="/api/server", handler=self.server, summary="Describe the server", reply=ServerStatus),
             get(path="/api/doctor", handler=self.doctor, summary="Say what is well and what not", reply=Diagnosis),
             post(path="/api/server/stop", handler=self.stop, summary="Stop the server"),
+            post(path="/api/plugins/{plugin}/reload", handler=self.reload, summary="Swap a plugin", reply=Plugin),
             get(path="/api/models", handler=self.models, summary="List models and the choice", reply=ModelsStatus),
         ]
 
@@ -125,6 +126,10 @@ class System:
         """Begin to stop."""
         self.kernel.stopping.set()
         return {"stopping": True}
+
+    async def reload(self, exchange: Exchange) -> Plugin:
+        """Swap a plugin for a new import of it."""
+        return await self.kernel.reload(exchange.params["plugin"])
 
     async def models(self, exchange: Exchange) -> ModelsStatus:
         """List the offers of all providers."""

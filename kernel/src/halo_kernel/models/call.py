@@ -41,7 +41,7 @@ class Attempt:
     said: MaskedStream
     thought: MaskedStream
     started: float
-    spent: dict[str, Usage]
+    spent: dict[str, Usage | None]
     first: float | None = None
     ended: float = 0.0
     text: str = ""
@@ -99,6 +99,7 @@ class Caller:
                 started=self.clock.monotonic(),
                 spent=call.spent,
             )
+            call.spent[attempt.reply] = None
             try:
                 await self._stream(provider, call.request, attempt, listener)
                 return _whole(attempt)
@@ -224,11 +225,8 @@ def _whole(attempt: Attempt) -> Attempt:
     if attempt.text.strip() or attempt.calls or attempt.stop.reason == "refusal":
         return attempt
     if attempt.stop.reason == "length":  # asking again would end the same way
-        raise ModelError(
-            "the model reached the limit of its answer's length before it said anything",
-            kind="refused",
-            advice="let it think less, or allow longer answers",
-        )
+        said, advice = "the limit of its answer's length", "let it think less, or allow longer answers"
+        raise ModelError(f"the model reached {said} before it said anything", kind="refused", advice=advice)
     raise ModelError("the model answered with nothing", kind="empty")
 
 

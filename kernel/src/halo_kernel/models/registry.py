@@ -33,9 +33,13 @@ class Models:
     """Every provider by name, and what is wished of them."""
 
     def __init__(self, providers: Sequence[tuple[str, ModelProvider]], wish: ModelSettings) -> None:
-        self._providers = {provider.name: provider for _, provider in providers}
         self._wish = wish
+        self.provide(providers)
         self._cooling: dict[tuple[str, str], float] = {}  # until when, by model and the name of the key that failed
+
+    def provide(self, providers: Sequence[tuple[str, ModelProvider]]) -> None:
+        """Have these providers, given with their plugin's name, and no others."""
+        self._providers = {provider.name: provider for _, provider in providers}
         self._known: dict[str, Sequence[Offer]] = {}
         self._asked: dict[str, float] = {}
 
@@ -126,11 +130,12 @@ class Models:
             raise error
         del line[0]
 
-    async def close(self) -> None:
-        """Close every provider; a failing one does not keep the others open."""
+    async def close(self, names: Collection[str] | None = None) -> None:
+        """Close every provider, or those of `names`; a failing one does not keep the others open."""
         closings = [
             bounded(_closed(provider), name=f"close of {name}", seconds=_CLOSE_SECONDS)
             for name, provider in self._providers.items()
+            if names is None or name in names
         ]
         await asyncio.gather(*closings, return_exceptions=True)
 

@@ -38,9 +38,9 @@ class Section(Struct, frozen=True):
     """A plugin's settings: `name` is the key in the file, `type` a frozen struct with a default for every field.
 
     A field is declared as `Annotated[T, msgspec.Meta(description="...", extra={...})]`; `extra` may hold `env` (a
-    further environment variable's name), `restart: True`, `global_only: True`. A field of type `Secret | None` is
-    a secret. `.halo/settings.yaml` of a workspace goes before the home's file, but not for secrets and what is
-    `global_only`: a field, or with the argument here all of them.
+    further environment variable's name), `restart: True`, `global_only: True`, and `command`: what alone sets it, by
+    rules that a type does not tell. A field of type `Secret | None` is a secret. `.halo/settings.yaml` of a workspace
+    goes before the home's file, but not for secrets and what is `global_only`: a field, or with the argument here all.
     """
 
     name: str

@@ -37,6 +37,16 @@ class Gate:
         self._empty.clear()
         return True
 
+    @asynccontextmanager
+    async def passage(self, session: LiveSession) -> AsyncGenerator[None, None]:
+        """Be inside for a change that cannot wait. Raises `Conflict` while the gate is held."""
+        if not self.enter(session):
+            raise Conflict("the plugins are being changed", advice="try again in a moment")
+        try:
+            yield
+        finally:
+            self.leave(session)
+
     def leave(self, session: LiveSession) -> None:
         """Its work is done for now."""
         self._inside.discard(session)
@@ -48,7 +58,7 @@ class Gate:
         return above is not None and (above in self._inside or self._is_below_another(above))
 
     @asynccontextmanager
-    async def hold(self, seconds: float = REST_SECONDS) -> AsyncGenerator[None, None]:
+    async def hold(self, seconds: float | None = None) -> AsyncGenerator[None, None]:
         """Hold the gate, and go on once nobody is inside; messages are taken meanwhile, and answered afterwards.
 
         No turn is ended for it. Raises `Conflict` when somebody else holds it, or when turns do not end in time.
@@ -57,7 +67,7 @@ class Gate:
             raise Conflict("another change of the plugins is under way", advice="try again when it is done")
         self._held = True
         try:
-            await self._wait(seconds)
+            await self._wait(REST_SECONDS if seconds is None else seconds)
             yield
         finally:
             self._held = False

@@ -202,14 +202,18 @@ def end_pause(tx: Tx, session: str, *, why: str, at: int) -> tuple[records.Event
 
 
 def mark(tx: Tx, session: str, name: str) -> None:
-    """Add a mark to a session."""
+    """Add a mark to a session. Raises `BadInput`."""
+    if not re.fullmatch(r"[a-z0-9_.:-]{1,60}", name):
+        raise BadInput("a mark has 1 to 60 of a-z, 0-9, '_', '.', ':' and '-'", field="name")
     row = tx.one("SELECT marks FROM sessions WHERE id = ?", (session,))
     names = sorted({*str(row[0] if row else "").split(), name})
     tx.execute("UPDATE sessions SET marks = ? WHERE id = ?", (" ".join(names), session))
 
 
 def add(tx: Tx, session: str, event: records.Foreign, expect: int | None, state: str | None, *, at: int) -> _Events:
-    """Add an event of a plugin, with what that knows about the session, as JSON. Raises `Conflict`."""
+    """Add an event of a plugin, with what that knows about the session, as JSON. Raises `BadInput`, `Conflict`."""
+    if not records.is_foreign(event.kind):
+        raise BadInput(f"a plugin appends only kinds of its own, <plugin>.<noun>, not {event.kind!r}", field="kind")
     if expect not in (None, journal_of(tx, session)[1]):
         raise Conflict(f"the journal of {session} has gone on since event {expect}")
     if state is not None:

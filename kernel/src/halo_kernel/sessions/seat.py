@@ -102,6 +102,14 @@ class Seat(Place):
                 del self._rested[name]
                 other.doze()
 
+    async def empty(self) -> None:
+        """Have every session give back what it holds, and wait until they have; none may be inside the gate."""
+        self._rested.clear()
+        for session in self.sessions.values():
+            session.doze()
+        if writes := [task for session in self.sessions.values() for task in session.writes]:
+            await asyncio.wait(writes)
+
     def works_under(self, lease: Lease) -> bool:
         """Tell whether a session of the tree still needs its lease."""
         return any(session.lease == lease for session in self.sessions.values())

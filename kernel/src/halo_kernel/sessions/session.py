@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 from .. import hookspecs, records
 from ..access import fold_access
 from ..contracts import Lease, Tx, Update
-from ..errors import BadInput, Conflict, HaloError, LeaseHeld, SessionClosed, Stopping
+from ..errors import Conflict, HaloError, LeaseHeld, SessionClosed, Stopping
 from ..folds import History
 from ..inbox import accept, check, prepared, waiting
 from ..journal import EVERY, append, folded, keep_folds, last_answer
@@ -49,7 +48,7 @@ class LiveSession:
         self._turn: Turn | None = None
         self._stirred = asyncio.Event()
         self._prompts = Prompts(seat.database)
-        self._writes = Writes()
+        self.writes = Writes()
         self._still = asyncio.Lock()  # held while turns run, or while the journal is rewritten
         self._keep_at = 0
         self._told = True  # whether those whom it reports to know of its last end
@@ -74,7 +73,7 @@ class LiveSession:
     @property
     def running(self) -> bool:
         """Whether a turn is active or about to start."""
-        return self._driver is not None or bool(self._writes)
+        return self._driver is not None or bool(self.writes)
 
     @property
     def lease(self) -> Lease | None:
@@ -91,7 +90,7 @@ class LiveSession:
     async def submit(self, message: records.Incoming) -> records.Receipt:
         """See `contracts.Session.submit`. What is written for a caller that is cancelled meanwhile is answered too."""
         self._check_open()
-        return await asyncio.shield(self._writes.track(self._receive(message)))
+        return await asyncio.shield(self.writes.track(self._receive(message)))
 
     async def _receive(self, message: records.Incoming) -> records.Receipt:
         receipt, fresh = await self._accept(message)
@@ -104,7 +103,7 @@ class LiveSession:
         self._check_open()
         handle = PromptHandle(self._cancel_prompt)
         self._prompts.add(handle)
-        self._writes.track(self._write_prompt(message, handle))
+        self.writes.track(self._write_prompt(message, handle))
         return handle
 
     async def _write_prompt(self, message: records.Incoming, handle: PromptHandle) -> None:
@@ -246,7 +245,11 @@ class LiveSession:
             result = await turn.run()
             self._rests = "waiting" if turn.paused else "idle"
             await self._prompts.settle()
-            await turn.make_room("turn_end")
+            for name in turn.extended - {self._info.id}:
+                await self.seat.wake(self.seat, name)
+            if turn.is_crowded:
+                await self._tell_tree()
+                await turn.make_room("turn_end")
         finally:
             self._turn = None
             self._told = self._info.parent is None
@@ -255,28 +258,25 @@ class LiveSession:
             self.seat.spawn(f"snapshot of {self._info.id}", self._keep_folds())
         if result is None and not turn.paused:
             self._stirred.set()  # a row was settled under its hands: look again
-        for name in turn.extended - {self._info.id}:
-            await self.seat.wake(self.seat, name)
         return not (turn.token.requested and turn.token.reason == "landed")
 
     async def compact(self) -> bool:
         """See `contracts.Session.compact`."""
         self._check_open()
-        if self._turn is not None:
-            raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
-        return await asyncio.shield(self._writes.track(self._compact()))
+        if self._turn is not None or self._rests == "waiting":
+            raise Conflict(f"session {self._info.id} is {self.info.state}", advice="wait until it rests")
+        return await asyncio.shield(self.writes.track(self._compact()))
 
     async def _compact(self) -> bool:
-        gate = self.seat.gate
-        async with self._still:
+        async with self._still, self.seat.gate.passage(self):
             try:
-                desk = (self._desk or await self._sit_down()) if gate.enter(self) else None
+                self._check_open()
+                desk = self._desk or await self._sit_down()
                 if desk is None:
-                    raise Conflict(f"session {self._info.id} is held elsewhere", advice="try again in a moment")
+                    raise Conflict(f"session {self._info.id} is parked, or held elsewhere", advice="send it a message")
                 self._turn = Turn(desk, ())
                 return await self._turn.make_room("manual")
             finally:
-                gate.leave(self)
                 self._turn = None
                 self.stir()
 
@@ -346,12 +346,12 @@ class LiveSession:
 
         Raises `Conflict` while it runs, `LeaseHeld` when another process works on the tree.
         """
-        return await asyncio.shield(self._writes.track(self._alter(change)))
+        return await asyncio.shield(self.writes.track(self._alter(change)))
 
     async def _alter(self, change: Callable[[Tx], tuple[tuple[records.Event, ...], T]]) -> tuple[records.Event, T]:
         if self._still.locked():
             raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
-        async with self._still:
+        async with self._still, self.seat.gate.passage(self):
             lease = self._lease = await self.seat.database.lease(f"tree:{self._info.root}")
 
             def write(tx: Tx) -> tuple[tuple[records.Event, ...], T]:
@@ -374,7 +374,7 @@ class LiveSession:
         The lease is released before anything that is written later, so a message that comes now takes a new one.
         """
         self._desk = None
-        self._writes.track(self._give_back())
+        self.writes.track(self._give_back())
 
     async def _give_back(self) -> None:
         lease, self._lease = self._lease, None
@@ -393,7 +393,7 @@ class LiveSession:
             self._turn.token.request("cancelled")
             return True
         if self._rests == "waiting" and self._closing is None:
-            self._writes.track(self._end_pause())
+            self.writes.track(self._end_pause())
             return True
         return False
 
@@ -443,7 +443,7 @@ class LiveSession:
     async def _close(self, mode: Literal["abort", "land"]) -> None:
         if self._turn is not None:
             self._turn.token.request("cancelled" if mode == "abort" else "landed")
-        pending: set[asyncio.Task[Any]] = set(self._writes)
+        pending: set[asyncio.Task[Any]] = set(self.writes)
         if self._driver is not None:
             pending.add(self._driver)
         if pending:
@@ -470,8 +470,6 @@ class LiveSession:
         self, kind: str, body: Mapping[str, object], *, expect_head: int | None = None, state: object = ...
     ) -> records.Event:
         """See `contracts.Session.append`."""
-        if not records.is_foreign(kind):
-            raise BadInput(f"a plugin appends only kinds of its own, <plugin>.<noun>, not {kind!r}", field="kind")
         session, now, event = self._info.id, self.seat.clock.now(), records.Foreign(kind=kind, data=dict(body))
         value = None if state is ... else msgspec.json.encode(state).decode()
         (made,) = await self._write(lambda tx: rows.add(tx, session, event, expect_head, value, at=now))
@@ -495,11 +493,14 @@ class LiveSession:
 
     async def mark(self, name: str) -> None:
         """See `contracts.Session.mark`."""
-        if not re.fullmatch(r"[a-z0-9_.:-]{1,60}", name):
-            raise BadInput("a mark has 1 to 60 of a-z, 0-9, '_', '.', ':' and '-'", field="name")
         session = self._info.id
         await self.seat.database.write(lambda tx: rows.mark(tx, session, name))
         await self._refresh()
+
+    async def commands(self) -> Sequence[records.CommandSpec]:
+        """See `contracts.Session.commands`."""
+        found = await self.seat.hooks.gather(hookspecs.list_commands, session=self)
+        return sorted((spec for _, spec in found), key=lambda spec: spec.name)
 
     async def complete(self, request: records.ModelRequest, *, purpose: str) -> str:
         """See `contracts.Session.complete`."""

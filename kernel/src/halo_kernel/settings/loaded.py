@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from ..errors import BadFile, BadInput, Conflict, NotFound
+from ..errors import BadFile, BadInput, Conflict, NotFound, StorageUnavailable
 from ..locks import locked
 from ..log import logger
 from ..manifests import suggest
@@ -44,7 +44,8 @@ class SettingsFinding(Struct, frozen=True, kw_only=True):
 class SettingsField(Struct, frozen=True, kw_only=True):
     """A setting for lists and forms. `value` is as it counts now, a secret as its handle; `source` says where from.
 
-    `written` is the text in the file if that is a reference, `<<NAME>>` or `keyring:…`; `schema` is a JSON Schema.
+    `written` is the text in the file if that is a reference, `<<NAME>>` or `keyring:…`; `command` is what alone sets it
+    by the rules that there are for it, if any; `schema` is a JSON Schema.
     """
 
     key: str
@@ -57,6 +58,7 @@ class SettingsField(Struct, frozen=True, kw_only=True):
     global_only: bool
     variables: Sequence[str]
     written: str = ""
+    command: str = ""
     schema: Mapping[str, Any]
 
 
@@ -91,6 +93,7 @@ class Declared:
                 restart=bool(marks.get("restart")),
                 global_only=is_secret or section.global_only or bool(marks.get("global_only")),
                 variables=(name, aliases) if isinstance(aliases, str) else (name, *aliases),
+                command=marks.get("command", ""),
                 schema=schema,
             )
         self.values[section.name] = default
@@ -151,7 +154,8 @@ class Reading:
                 raw = json.loads(raw) if is_json else [part.strip() for part in raw.split(",") if part.strip()]
             return msgspec.convert(raw, kind, strict=False, dec_hook=partial(self._secret, field.key))
         except ValueError as error:
-            rule, variable = f"is not valid: {error}", source.removeprefix("environment ")
+            choices = f" (one of {', '.join(field.schema['enum'])})" if "enum" in field.schema else ""
+            rule, variable = f"is not valid: {error}{choices}", source.removeprefix("environment ")
             if variable != source:
                 raise BadInput(f"{variable} {rule}", field=variable) from error
             raise self.file.bad(field.key, rule) from error
@@ -194,6 +198,16 @@ class LoadedSettings:
         self._seen: dict[Path, tuple[object, Reading]] = {}
         self.at()
 
+    def declare(self, sections: Iterable[tuple[str, Section]]) -> None:
+        """Have these sections, with their plugin's name, and no others. Raises `BadInput`; then all is as before."""
+        former, self._declared = self._declared, Declared(sections)
+        try:
+            self._seen.clear()
+            self.at()
+        except BadInput:
+            self._declared = former
+            raise
+
     def of(self, section: type[S], workspace: WorkspaceInfo | None = None) -> S:
         """See `contracts.Settings.of`."""
         for each in self.at(workspace).values.values():
@@ -235,6 +249,12 @@ class LoadedSettings:
         self, changes: Mapping[str, object], *, revision: str | None = None, workspace: WorkspaceInfo | None = None
     ) -> str:
         """See `contracts.Settings.write`. Comments and unknown keys stay; what is refused leaves the file as it was."""
+        try:
+            return self._write(changes, revision, workspace)
+        except OSError as error:
+            raise StorageUnavailable(f"The settings were not written: {error.strerror}.") from error
+
+    def _write(self, changes: Mapping[str, object], revision: str | None, workspace: WorkspaceInfo | None) -> str:
         ensure_home(self.home)
         with self._lock, locked(self.home / "secrets" / LOCK):
             before = self.at(workspace)

@@ -10,8 +10,9 @@ from ..egress import parse_allowed
 from ..records import Secret, Section
 
 
-def _field(description: str, *marks: str, env: str = "", **bounds: Any) -> Meta:
-    return Meta(description=description, extra={**dict.fromkeys(marks, True), "env": env or ()}, **bounds)
+def _field(description: str, *marks: str, env: str = "", command: str = "", **bounds: Any) -> Meta:
+    extra = {**dict.fromkeys(marks, True), "env": env or (), "command": command}
+    return Meta(description=description, extra=extra, **bounds)
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
@@ -19,7 +20,10 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
 
     host: Annotated[str, _field("Address to listen on.", "restart", min_length=1)] = "127.0.0.1"
     port: Annotated[int, _field("Port; 0: a free one.", "restart", env="HALO_PORT", ge=0, le=65535)] = 9527
-    password: Annotated[Secret | None, _field("A scrypt hash; plain in HALO_PASSWORD.", env="HALO_PASSWORD")] = None
+    password: Annotated[
+        Secret | None,
+        _field("A scrypt hash; plain in HALO_PASSWORD.", env="HALO_PASSWORD", command="halo password"),
+    ] = None
     cors_origins: Annotated[tuple[str, ...], _field("Other sites that may call the API.", env="HALO_CORS_ORIGINS")] = ()
     allowed_hosts: Annotated[tuple[str, ...], _field("Names, beside localhost, of this server.")] = ()
     home: Annotated[str, _field("Plugin whose page `/` shows; empty: admin, else web.")] = ""

@@ -10,6 +10,7 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
+from shutil import disk_usage
 
 import apsw
 
@@ -17,6 +18,7 @@ from ..contracts import Place
 from ..errors import BadInput, StorageUnavailable
 
 OPEN: list[str] = []  # the databases that this process has open, one entry an opening; each change is one call
+_ROOM = 65_536
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _OTHERS = "See which process has it open; on a network file system only one can have it."
 _OWNER = "Check the owner and the permissions of the file and its folder."
@@ -28,14 +30,17 @@ _FAILURES: dict[type[Exception], tuple[str, str]] = {
     apsw.ReadOnlyError: ("is not writable", _OWNER),
     apsw.CantOpenError: ("cannot be opened", _OWNER),
     apsw.CorruptError: ("is damaged", "Restore it from a backup."),
-    apsw.NotADBError: ("is not a database", ""),
+    apsw.NotADBError: ("is not a database", "Restore it from a backup, or move it away."),
 }
 FAILURES = tuple(_FAILURES)
 
 
 def unavailable(path: Path, error: Exception) -> StorageUnavailable:
     """Return the error that callers see; the file's name is in the sentence, and what to do beside it."""
-    sentence, advice = _FAILURES.get(type(error), ("cannot be used", ""))
+    kind = type(error)
+    with suppress(OSError):  # a -shm that has no room is an error of the disk to SQLite
+        kind = apsw.FullError if kind is apsw.IOError and disk_usage(path.parent).free < _ROOM else kind
+    sentence, advice = _FAILURES.get(kind, ("cannot be used", ""))
     return StorageUnavailable(f"The database {path} {sentence} ({error}).", advice=advice)
 
 

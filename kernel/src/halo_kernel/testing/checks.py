@@ -38,7 +38,7 @@ def judge(plugin: Plugin) -> Verdict:
         distribution=plugin.distribution,
         version=plugin.version,
         faults=(*faults, *(_unmet(owner, set()) if owner else ())),
-        remarks=(*plugin.unknown, *(_strange_imports(plugin, owner) if owner else ())),
+        remarks=(*plugin.unknown, *(_oddities(plugin, owner) if owner else ())),
         hooks=plugin.hooks,
         capabilities=plugin.capabilities,
         seconds=plugin.seconds,
@@ -62,15 +62,20 @@ def _unmet(owner: Distribution, seen: set[str]) -> Iterator[str]:
         yield from _unmet(found, seen)
 
 
-def _strange_imports(plugin: Plugin, owner: Distribution) -> Iterator[str]:
-    """Yield the imports of a plugin's modules that break a rule, with file and line."""
+def _oddities(plugin: Plugin, owner: Distribution) -> Iterator[str]:
+    """Yield the imports of a plugin's modules that break a rule, and modules that are no Python, by file and line."""
     package = plugin.package
     spec = find_spec(package)
     declared = {normal_name(Requirement(each).name) for each in owner.requires or ()} | {normal_name(owner.name)}
     owners = packages_distributions()
     for folder in (spec and spec.submodule_search_locations) or ():
         for path in sorted(Path(folder).rglob("*.py")):
-            for line, name in _imports(path):
+            try:
+                tree = ast.parse(path.read_bytes())
+            except (SyntaxError, ValueError) as error:
+                yield f"{path}:{getattr(error, 'lineno', None) or 1}: {getattr(error, 'msg', error)}"
+                continue
+            for line, name in _imports(tree):
                 top = name.partition(".")[0]
                 sources = {normal_name(each) for each in (*owners.get(top, ()), top)}
                 if top == package and plugin.reload == "live":
@@ -81,12 +86,9 @@ def _strange_imports(plugin: Plugin, owner: Distribution) -> Iterator[str]:
                     yield f"{path}:{line}: imports {top}, which {owner.name} does not declare"
 
 
-def _imports(path: Path) -> Sequence[tuple[int, str]]:
-    """Return line and dotted name of every absolute import of a file; of one that is no Python, nothing."""
-    try:
-        nodes = list(ast.walk(ast.parse(path.read_bytes())))
-    except (SyntaxError, ValueError):
-        return []
+def _imports(tree: ast.Module) -> Sequence[tuple[int, str]]:
+    """Return line and dotted name of every absolute import of a module."""
+    nodes = list(ast.walk(tree))
     names = [(node.lineno, each.name) for node in nodes if isinstance(node, ast.Import) for each in node.names]
     froms = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0]
     return sorted([*names, *((node.lineno, node.module or "") for node in froms)])

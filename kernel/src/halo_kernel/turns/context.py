@@ -95,9 +95,8 @@ def _fixed(sizes: Sequence[tuple[str, str, int]], limit: int) -> int:
         largest = sorted(sizes, key=itemgetter(2), reverse=True)[:_NAMED]
         named = ", ".join(f"{slot} {source} ({size})" for slot, source, size in largest)
         said = f"prompt and tools take about {total} tokens, the context has {limit}; the largest are {named}"
-        error = PromptTooLarge(said, advice="make these shorter, or use a model with a larger context")
-        error.contributors = largest
-        raise error
+        advice = "make these shorter, or use a model with a larger context"
+        raise PromptTooLarge(said, contributors=largest, advice=advice)
     return total
 
 

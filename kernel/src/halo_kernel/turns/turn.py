@@ -93,16 +93,19 @@ class Turn:
             return await self._end(failed)
         return None
 
-    async def make_room(self, reason: records.ShrinkReason) -> bool:
-        """Make the history shorter, on request or at the end of a turn if that is due; false when it was not.
+    @property
+    def is_crowded(self) -> bool:
+        """Whether the next turn should find a shorter history."""
+        return self._context is not None and self._context.is_full
 
-        It can be stopped like a turn, even the one that has just ended. Raises what kept it from what was requested.
+    async def make_room(self, reason: records.ShrinkReason) -> bool:
+        """Do nothing but make the history shorter, or do it after all else; false when it was not.
+
+        It can be stopped as a turn can, and is not begun after one that was. Raises what kept it from what was asked.
         """
         with suppress(Stopped):
-            if reason == "manual":
-                self._context = await self._prepare(self._desk.session.info.access)
-            if self._context is not None and (reason == "manual" or self._context.is_full):
-                return await run_stoppable(make_room(self._context, reason), self.token, name="compaction")
+            context = self._context or await self._prepare(self._desk.session.info.access)
+            return await run_stoppable(make_room(context, reason), self.token, name="compaction")
         return False
 
     async def _begin(self) -> bool:
@@ -192,7 +195,7 @@ class Turn:
     async def _call(self, context: Context) -> Attempt:
         desk, model, request = self._desk, context.model, context.request()
         call = ModelCall(id="", model=model, purpose="turn", request=request, session=desk.session, turn=self.id)
-        call = replace(call, approval=self._answers.pop(("", "model"), None))
+        call = replace(call, cause=self.rows[0].cause, approval=self._answers.pop(("", "model"), None))
         return await ask_models(desk.place, context.line, call, self._draft)
 
     async def _act(self, batch: Batch, events: Sequence[records.Event]) -> records.TurnResult | None:

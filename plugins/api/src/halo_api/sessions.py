@@ -69,6 +69,12 @@ class Interrupted(Struct, frozen=True):
     interrupted: bool
 
 
+class Compacted(Struct, frozen=True):
+    """Whether the model's history has become shorter."""
+
+    compacted: bool
+
+
 async def open_session(host: Host, exchange: Exchange) -> Session:
     """Return the session that the path names. Raises `NotFound`."""
     params = exchange.params
@@ -158,6 +164,9 @@ class _Sessions:
     async def interrupt(self, exchange: Exchange) -> Interrupted:
         return Interrupted((await open_session(self.host, exchange)).interrupt())
 
+    async def compact(self, exchange: Exchange) -> Compacted:
+        return Compacted(await (await open_session(self.host, exchange)).compact())
+
 
 def session_routes(host: Host) -> list[Route]:
     """Return the routes of sessions and messages."""
@@ -187,5 +196,12 @@ def session_routes(host: Host) -> list[Route]:
             handler=on.interrupt,
             reply=Interrupted,
             summary="Cancel the running turn; waiting messages stay",
+        ),
+        Route(
+            method="POST",
+            path=SESSION + "/compact",
+            handler=on.compact,
+            reply=Compacted,
+            summary="Make the model's history shorter; the answer comes when that is done",
         ),
     ]

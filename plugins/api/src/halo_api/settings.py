@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from msgspec import Struct, structs, to_builtins
 
-from halo_kernel import Exchange, Host, Route, Secret, SettingsField, SettingsFinding, StorageUnavailable, WorkspaceInfo
+from halo_kernel import BadInput, Exchange, Host, Route, Secret, SettingsField, SettingsFinding, WorkspaceInfo
 
 SETTINGS = "/api/settings"
 
@@ -40,12 +40,12 @@ class _Settings:
 
     async def change(self, exchange: Exchange) -> SettingsShown:
         wanted = cast("SettingsWanted", exchange.body)
-        workspace = await self._workspace(wanted.workspace)
-        write = partial(self.host.settings.write, revision=wanted.revision, workspace=workspace)
-        try:
-            await asyncio.to_thread(write, wanted.changes)
-        except OSError as error:
-            raise StorageUnavailable(f"The settings were not written: {error.strerror}.") from error
+        settings, workspace = self.host.settings, await self._workspace(wanted.workspace)
+        for field in settings.fields():
+            if field.command and wanted.changes.get(field.key) is not None:
+                said = f"{field.key} has rules that `{field.command}` keeps, and is set with that alone"
+                raise BadInput(said, field=field.key)
+        await asyncio.to_thread(settings.write, wanted.changes, revision=wanted.revision, workspace=workspace)
         return await self._shown(workspace)
 
     async def _workspace(self, name: str) -> WorkspaceInfo | None:

@@ -12,9 +12,10 @@ from halo_kernel import AgentSpec, BadInput, Exchange, Forbidden, Host, Reply, R
 
 
 class WorkspaceRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """The directory to open as a workspace, absolute."""
+    """The directory to open as a workspace, absolute; with `new_id` one that is open nowhere gets a new id."""
 
     path: str
+    new_id: bool = False
 
 
 class WorkspaceList(Struct, frozen=True):
@@ -38,16 +39,24 @@ class _Workspaces:
 
     async def open(self, exchange: Exchange) -> Reply:
         assert isinstance(exchange.body, WorkspaceRequest)
-        if exchange.principal.access != "full":
-            raise Forbidden("opening a directory as a workspace takes full access")
+        _refuse_less(exchange)
         path = exchange.body.path
         if not (PurePosixPath(path).is_absolute() or PureWindowsPath(path).is_absolute()):
             raise BadInput(f"path must be absolute, not {path!r}", field="path")
-        return Reply(body=await self.host.workspaces.open(path), status=201)
+        return Reply(body=await self.host.workspaces.open(path, anew=exchange.body.new_id), status=201)
+
+    async def forget(self, exchange: Exchange) -> None:
+        _refuse_less(exchange)
+        await self.host.workspaces.forget(exchange.params["workspace"])
 
     async def agents(self, exchange: Exchange) -> AgentList:
         workspace = await self.host.workspaces.get(exchange.params["workspace"])
         return AgentList(self.host.workspaces.agents(workspace))
+
+
+def _refuse_less(exchange: Exchange) -> None:
+    if exchange.principal.access != "full":
+        raise Forbidden("opening a directory as a workspace, or forgetting it, takes full access")
 
 
 def workspace_routes(host: Host) -> list[Route]:
@@ -63,6 +72,12 @@ def workspace_routes(host: Host) -> list[Route]:
             request=WorkspaceRequest,
             reply=WorkspaceInfo,
             summary="Open a directory as a workspace",
+        ),
+        Route(
+            method="DELETE",
+            path=f"{path}/{{workspace}}",
+            handler=on.forget,
+            summary="Forget a workspace, and leave its directory as it is",
         ),
         Route(
             method="GET",

@@ -17,12 +17,22 @@ from typing import TypeVar
 
 from msgspec import convert, to_builtins
 
-from halo_kernel import BadInput, HaloError, HealthCheck, Stopping, __version__, default_home, is_served, read_presence
+from halo_kernel import (
+    BadInput,
+    HaloError,
+    HealthCheck,
+    Stopping,
+    __version__,
+    default_home,
+    is_served,
+    read_presence,
+    read_sets,
+)
 from halo_lib_client import Client
 
 from .progress import waiting
 from .terminal import answer
-from .workspaces import reach
+from .workspaces import needs, reach
 
 T = TypeVar("T")
 PATIENCE = 30.0
@@ -74,7 +84,9 @@ def _ask(client: Client, found: list[HealthCheck]) -> None:
 def examine_home(home: Path) -> Sequence[HealthCheck]:
     """Return what is to be said of a home, whatever state it is in; a check that fails says so."""
     return [
-        each for check in (_versions, _home, _disk, _server, _settings_file, _port) for each in _examined(check, home)
+        each
+        for check in (_versions, _home, _disk, _server, _settings_file, _sets, _port)
+        for each in _examined(check, home)
     ]
 
 
@@ -135,6 +147,12 @@ def _settings_file(home: Path) -> Iterator[Said]:
     yield from ()
 
 
+def _sets(home: Path) -> Iterator[Said]:
+    """Say nothing of the plugins that are installed in a home, unless the file that names them is damaged."""
+    read_sets(home)
+    yield from ()
+
+
 def _port(home: Path) -> Iterator[Said]:
     from halo_kernel import ServerSettings, load_kernel_settings
 
@@ -155,7 +173,9 @@ def _port(home: Path) -> Iterator[Said]:
 
 
 def _settings(client: Client) -> Iterator[Said]:
-    for each in client.get("/api/settings")["findings"]:
+    with needs(client, "api"):
+        found = client.get("/api/settings")["findings"]
+    for each in found:
         yield f"{each['text']} (line {each['line']})" if each["line"] else each["text"], "correct it in settings.yaml"
 
 

@@ -6,7 +6,6 @@ Ctrl-C or a crash, leaves the former set, which is kept for a way back. No path 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -18,12 +17,12 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import Distribution
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from halo_kernel import (
+    BadFile,
     BadInput,
     Conflict,
     HaloError,
@@ -35,7 +34,6 @@ from halo_kernel import (
     write_secret,
 )
 
-TRY_SECONDS = 120.0
 _FOLDER = "plugins"
 _POINTER = "current"  # see `read_sets`
 _LOCK = f".{_POINTER}.lock"
@@ -55,7 +53,7 @@ def install(home: Path, words: Sequence[str]) -> Sequence[str]:
             raise Conflict(_STAYS + f"the environment has {' '.join(twice)}, and comes first", advice="use pip there")
         _take_out(fresh, new)
         shutil.copytree(folder, new, dirs_exist_ok=True)
-        _try_out(fresh, new)
+        _try_out(home, fresh, new)
     return [f"{name} {version}" for name, version in fresh.items()]
 
 
@@ -70,11 +68,18 @@ def remove(home: Path, names: Sequence[str]) -> None:
 
 
 def roll_back(home: Path) -> Sequence[str]:
-    """Let the former set count again, and this one be the former; return what is in it. Raises `NotFound`."""
+    """Let the former set count again, and this one be the former; return what is in it. Raises `NotFound`.
+
+    Where the file that names them is damaged, the newest set counts, and the one before it is the former.
+    """
     folder = home / _FOLDER
-    now, former = read_sets(home)
-    if now == former:
-        raise NotFound("there is no former set of plugins to go back to")
+    try:
+        now, former = read_sets(home)
+    except BadFile:
+        now, former = [0, 0, *sorted(_numbers(folder))][-2:]
+    else:
+        if now == former:
+            raise NotFound("there is no former set of plugins to go back to")
     with locked(folder / _LOCK):
         write_secret(folder / _POINTER, f"{former} {now}\n")
     return [f"{name} {version}" for name, version in _versions([str(folder / str(former))]).items()]
@@ -84,10 +89,13 @@ def roll_back(home: Path) -> Sequence[str]:
 def laid_out(home: Path, words: Sequence[str], *, parent: Path | None = None) -> Generator[str]:
     """Lay out what `words` name, and what that needs beside the environment, in a folder that ends with the context.
 
-    Raises `HaloError` when pip or uv fails, `BadInput` when there is no plugin in it.
+    Raises `HaloError` when pip or uv fails, `BadInput` when there is no plugin in it, or no such file.
     """
     from halo_kernel import Plugins
 
+    for word in words:
+        if is_path(word) and not re.search(r"://|[@\[]", word) and not os.path.exists(word):
+            raise BadInput(f"there is no file or folder {word}")
     environment, command = _environment(home), _installer(words)
     with tempfile.TemporaryDirectory(dir=parent, prefix=".") as room:
         fixed, folder = Path(room, "constraints.txt"), Path(room, "site")
@@ -104,6 +112,16 @@ def laid_out(home: Path, words: Sequence[str], *, parent: Path | None = None) ->
         if not Plugins(path=[str(folder)]).discover():
             raise BadInput(f"there is no plugin in {' '.join(words)}", advice="Halo's own are named halo-…")
         yield str(folder)
+
+
+def is_path(word: str) -> bool:
+    """Tell whether a word says where something is, such as `./x`, `.` or `x.whl`, and is no name of it."""
+    return os.sep in word or word.startswith(".") or word.endswith(".whl")
+
+
+def _numbers(folder: Path) -> set[int]:
+    """Return the numbers of the sets that are laid out."""
+    return {int(each.name) for each in folder.iterdir() if each.name.isdecimal()}
 
 
 def _environment(home: Path) -> Mapping[str, str]:
@@ -135,19 +153,13 @@ def _run(command: Sequence[str]) -> str:
     return done.stdout + done.stderr
 
 
-def _try_out(fresh: Collection[str], new: Path) -> None:
+def _try_out(home: Path, fresh: Collection[str], new: Path) -> None:
     """Load the plugins of a set in a process of its own. Raises `HaloError` when one of `fresh` does not load."""
-    command = [sys.executable, *(() if _FROZEN else ("-m", "halo_kernel")), "plugins", "check", "--json", str(new)]
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRY_SECONDS)
-        found: list[dict[str, Any]] = json.loads(done.stdout)
-    except subprocess.TimeoutExpired as error:
-        raise HaloError(f"{_STAYS}they did not load within {TRY_SECONDS:g} s") from error
-    except ValueError as error:
-        raise HaloError(f"{_STAYS}one ended the process that loaded them") from error
-    for each in found:
-        if each["faults"] and canonicalize_name(each["distribution"]) in fresh:
-            raise HaloError(f"{_STAYS}{each['distribution']} {each['version']}: {each['faults'][0]}")
+    from .trials import tried
+
+    for each in tried(home, [str(new)]):
+        if each.faults and canonicalize_name(each.distribution) in fresh:
+            raise HaloError(f"{_STAYS}{each.distribution} {each.version}: {each.faults[0]}")
 
 
 @contextmanager
@@ -157,7 +169,7 @@ def _new_set(home: Path) -> Generator[Path]:
     folder.mkdir(exist_ok=True)
     with locked(folder / _LOCK):
         now, former = read_sets(home)
-        present = {int(each.name) for each in folder.iterdir() if each.name.isdecimal()}
+        present = _numbers(folder)
         new = folder / str(max(now, former, *present) + 1)
         try:
             new.mkdir()

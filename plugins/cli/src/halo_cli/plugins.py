@@ -6,20 +6,20 @@ import argparse
 import json
 import logging
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, redirect_stdout
+from contextlib import ExitStack
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from msgspec import to_builtins
 
 from halo_kernel import NotFound, add_sites, default_home, is_served
 
-from .installs import install, laid_out, remove, roll_back
+from .installs import install, is_path, laid_out, remove, roll_back
 from .progress import waiting
-from .terminal import answer
+from .terminal import answer, note, plain
 from .workspaces import reach
 
 if TYPE_CHECKING:
@@ -27,19 +27,28 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 _LOOKS = ("list", "check")
-_NAMED = ("enable", "disable", "install", "remove")
+_NAMED = ("enable", "disable", "install", "remove", "reload")
 
 
 def command(argv: Sequence[str]) -> int:
     """List plugins, check them, change which are there; exit code 1 when a check finds something."""
     options = _options(argv)
     logging.disable()  # what a log would tell is in the answer
-    home, verb, names = default_home(os.environ), str(options.verb), list[str](options.names)
+    home, verb, names = default_home(os.environ), str(options.verb), [plain(each, "name") for each in options.names]
+    if options.report:
+        from .trials import report
+
+        report(home, names)
+    if verb == "reload":
+        _reload(home, names)
+        return 0
     if verb not in _LOOKS:
         for line in _changed(home, verb, names):
             answer(line)
         return 0
     rows = _listed(names) if verb == "list" else _checked(home, names)
+    if fault := add_sites(home):
+        note(f"{fault.message}; {fault.advice}")
     answer(json.dumps(rows, ensure_ascii=False, indent=2) if options.json else "\n".join(map(_shown, rows)))
     return 1 if any(row["state"] == "fails" for row in rows) else 0
 
@@ -51,10 +60,21 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     what = "plugins; to install or check, distributions, wheels and folders too"
     parser.add_argument("names", nargs="*", metavar="NAME", help=what)
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--report", action="store_true", help=argparse.SUPPRESS)  # see `trials`
     options = parser.parse_intermixed_args(list(argv))
     if options.verb in _NAMED and not options.names:
         parser.error(f"{options.verb} needs a NAME")
     return options
+
+
+def _reload(home: Path, names: Sequence[str]) -> None:
+    if not is_served(home):
+        raise NotFound("no server of this home runs", advice="what is installed counts when one starts")
+    with reach() as client:
+        for name in names:
+            with waiting("Waiting until no turn runs"):
+                row = client.post(f"/api/plugins/{quote(name, safe='')}/reload")
+            answer(f"{name} {row['version']} has been loaded again, and is in use.")
 
 
 def _listed(names: Sequence[str]) -> Sequence[Row]:
@@ -66,18 +86,15 @@ def _listed(names: Sequence[str]) -> Sequence[Row]:
 
 def _checked(home: Path, names: Sequence[str]) -> Sequence[Row]:
     """Return how plugins do: by name, in a wheel or project, or in a folder of distributions; else all."""
-    from halo_kernel import Plugins, judge
+    from .trials import tried
 
-    add_sites(home)
-    paths = [name for name in names if os.sep in name]
-    with ExitStack() as stack, redirect_stdout(sys.stderr):  # what a plugin prints is no answer
+    paths = [name for name in names if is_path(name)]
+    with ExitStack() as stack, waiting("Trying them out"):
+        folders: list[str] = []
         for name in paths:
             is_set = os.path.isdir(name) and not {"pyproject.toml", "setup.py"} & {*os.listdir(name)}
-            sys.path.insert(0, os.path.abspath(name) if is_set else stack.enter_context(laid_out(home, [name])))
-        inside = [each.name for each in Plugins(path=sys.path[: len(paths)]).discover()]
-        plugins = Plugins()
-        plugins.load(only=[*{*names} - {*paths}, *inside] if names else None)
-        verdicts = [judge(each) for each in plugins.list() if each.state != "disabled"]
+            folders.insert(0, os.path.abspath(name) if is_set else stack.enter_context(laid_out(home, [name])))
+        verdicts = list(tried(home, folders, [name for name in names if name not in paths]))
     return [{"state": "fails" if each.faults or each.remarks else "passes", **to_builtins(each)} for each in verdicts]
 
 
@@ -85,7 +102,8 @@ def _shown(row: Row) -> str:
     took = f", imported in {row['seconds']:.2f} s" if row["seconds"] else ""
     facts = [f"{what}: {', '.join(row[what])}" for what in ("hooks", "capabilities") if row[what]]
     told = [row.get("reason"), row.get("advice") and f"what to do: {row['advice']}"]
-    head = f"{row['name']}: {row['state']} ({row['distribution']} {row['version']}{took})"
+    whence = f" ({row['distribution']} {row['version']}{took})" if row["distribution"] else ""
+    head = f"{row['name']}: {row['state']}{whence}"
     return "\n  ".join(filter(None, (head, *told, *row.get("faults", ()), *row.get("remarks", ()), *facts)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,16 +16,17 @@ from halo_kernel import BadInput
 from halo_lib_client import Client
 
 from .terminal import answer, note, plain
-from .workspaces import choose_folder, open_workspace, reach
+from .workspaces import choose_folder, needs, open_workspace, reach
 
 _PATH = "/api/settings"
+_REFERENCE = re.compile(r"<<\w+>>|keyring:.*")
 Field = Mapping[str, Any]
 
 
 def command(argv: Sequence[str]) -> int:
     """List, show or change settings, of the whole server or of one workspace."""
     options = _options(argv)
-    with reach() as client:
+    with reach() as client, needs(client, "api"):
         workspace = "" if options.workspace is None else open_workspace(client, choose_folder(options.workspace))[0]
         act: Callable[[Client, str, argparse.Namespace], None] = {
             "list": _list,
@@ -40,7 +42,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="halo settings",
         description="List settings with their values and where these come from, show one, set one, or unset one.",
-        epilog="A secret that is not given is asked for, or read from standard input.",
+        epilog="A secret is not given here, where others could see it: it is asked for, or read from standard input.",
     )
     parser.add_argument("action", nargs="?", choices=("list", "get", "set", "unset"), default="list")
     parser.add_argument("key", nargs="?", help="such as model.default")
@@ -104,9 +106,13 @@ def _field(fields: Sequence[Field], key: str) -> Field:
 
 def _value(field: Field, key: str, text: str | None) -> object:
     """Return what was typed as JSON would say it; the server has the last word on what a setting may hold."""
-    if text is None and not field["secret"]:
+    if field["command"]:
+        raise BadInput(f"{key} has rules of its own", field=key, advice=f"Set it with `{field['command']}`.")
+    if field["secret"]:
+        text = _secret(key, text)
+    elif text is None:
         raise BadInput(f"{key} needs a value", field=key, advice=f"Say `halo settings set {key} VALUE`.")
-    text = plain(_asked(key) if text is None else text, "value")
+    text = plain(text, "value")
     kinds = {each.get("type") for each in (field["schema"], *field["schema"].get("anyOf", ()))}
     if "string" in kinds or (field["secret"] and key != field["key"]):
         return text
@@ -115,8 +121,20 @@ def _value(field: Field, key: str, text: str | None) -> object:
     return [part.strip() for part in text.split(",") if part.strip()] if "array" in kinds else text
 
 
-def _asked(key: str) -> str:
-    return getpass(f"{key}: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
+def _secret(key: str, text: str | None) -> str:
+    """Return a secret that is typed unseen or piped in; a word of the command line may refer to one, not be it."""
+    if text is not None and not _REFERENCE.fullmatch(text):
+        said = f"{key} is a secret, which others would see on the command line and find in the shell's history"
+        raise BadInput(said, field=key, advice=f"Say `halo settings set {key}`: it is asked for, or read from a pipe.")
+    try:
+        text = text or (getpass(f"{key}: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n"))
+    except UnicodeDecodeError:
+        raise BadInput(f"what was given for {key} is not UTF-8 text", field=key) from None
+    except EOFError:
+        text = ""
+    if not text:
+        raise BadInput(f"nothing was given for {key}, and nothing is changed", field=key)
+    return text
 
 
 def _shown(value: object) -> str:

@@ -62,7 +62,8 @@ def start_supervised(options: Sequence[str], *, home: Path) -> Client:
         ) from error
     client = find_server(home) if words.startswith("http") else None
     if client is None:
-        raise ServerFailed(words or f"the server did not start; {errors_of(home)} may say why")
+        why = f"the server did not start; {errors_of(home)} may say why"
+        raise ServerFailed(words or why, advice="" if words else "`halo doctor` looks at what it needs")
     return client
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from halo_kernel import WorkspaceUnusable, default_home
+from halo_kernel import NotFound, WorkspaceUnusable, default_home
 from halo_lib_client import Client, connect
 
 from .progress import waiting
@@ -48,12 +50,35 @@ def reach(*, local: bool = False) -> Client:
         return connect(local=local)
 
 
-def open_workspace(client: Client, folder: Path) -> tuple[str, str]:
-    """Open a folder as a workspace; return its id and its path. Raises `WorkspaceUnusable`, `BadInput`."""
-    wanted = {"path": plain(str(folder.absolute()), "path of the workspace")}
-    with waiting("Opening the workspace"):
+def open_workspace(client: Client, folder: Path, *, new_id: bool = False) -> tuple[str, str]:
+    """Open a folder as a workspace; return its id, a new one if need be, and its path.
+
+    Raises `WorkspaceUnusable`, `BadInput`, `NotFound`; with `new_id` also `Conflict`.
+    """
+    wanted = {"path": plain(str(folder.absolute()), "path of the workspace"), "new_id": new_id}
+    with waiting("Opening the workspace"), needs(client, "api"):
         answer = client.post("/api/workspaces", wanted)
     return answer["id"], answer["path"]
+
+
+@contextmanager
+def needs(client: Client, plugin: str) -> Generator[None]:
+    """Ask for routes of a plugin: where nothing is at them, raise a `NotFound` that says why, and what to do."""
+    try:
+        yield
+    except NotFound as error:
+        rows: list[dict[str, str]] = client.get("/api/server")["plugins"]
+        missing = {
+            "name": plugin,
+            "state": "missing",
+            "reason": "not installed",
+            "advice": f"pip install halo-{plugin}",
+        }
+        row = next((each for each in rows if each["name"] == plugin), missing)
+        if row["state"] in ("loaded", "degraded"):
+            raise
+        said = f"this needs the plugin {plugin}, which is {row['state']}: {row['reason']}"
+        raise NotFound(said, advice=f"try: {row['advice']}") from error
 
 
 def session_path(workspace: str, session: str = "") -> str:

@@ -28,7 +28,12 @@ def running(home: Path, wanted: Wanted) -> Generator[Presence]:
     try:
         with tempfile.TemporaryDirectory(prefix="halo-", dir="/tmp" if deep else None) as folder:
             kernel = embedded(home, f"{folder}/kernel.sock", **wanted)
-            presence = asyncio.run_coroutine_threadsafe(kernel.__aenter__(), loop).result()
+            try:
+                presence = asyncio.run_coroutine_threadsafe(kernel.__aenter__(), loop).result()
+            except BaseException:  # Ctrl-C too
+                with suppress(TimeoutError):
+                    asyncio.run_coroutine_threadsafe(_cut(), loop).exception(END_SECONDS)
+                raise
             try:
                 yield presence
             finally:
@@ -39,3 +44,11 @@ def running(home: Path, wanted: Wanted) -> Generator[Presence]:
         thread.join(1.0)
         if not loop.is_running():
             loop.close()
+
+
+async def _cut() -> None:
+    """Cancel all that runs, and wait until it has ended."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

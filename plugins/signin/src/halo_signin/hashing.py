@@ -14,12 +14,16 @@ _LENGTH = 32
 _SALT = 16
 _MEMORY = 64 * 1024 * 1024
 _STORED = re.compile(r"scrypt\$N=(\d{1,7}),r=(\d{1,3}),p=(\d{1,3})\$([A-Za-z0-9+/=]+)\$([A-Za-z0-9+/=]+)")
+_NO_TEXT = re.compile("[\ud800-\udfff]")  # what stands for bytes that are not UTF-8
 
 MIN_LENGTH = 8
+NO_TEXT = "The password must be UTF-8 text."
 
 
 def weakness(password: str) -> str | None:
     """Return what a new password lacks, as a sentence, or None when it is good enough."""
+    if _NO_TEXT.search(password):
+        return NO_TEXT
     if len(password) < MIN_LENGTH:
         return f"The password must have at least {MIN_LENGTH} characters."
     if not any(char.isalpha() for char in password):

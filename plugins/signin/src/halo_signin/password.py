@@ -8,16 +8,17 @@ import sys
 from collections.abc import Sequence
 from getpass import getpass
 
-from halo_kernel import HaloError, default_home, load_kernel_settings
+from halo_kernel import BadInput, default_home, load_kernel_settings
 
-from .hashing import hash_password, weakness
+from .hashing import NO_TEXT, hash_password, weakness
 from .routes import KEY
 
 CANCELLED = 130
+UNCHANGED = "nothing was changed"
 
 
 def command(argv: Sequence[str]) -> int:
-    """Ask for a new password, twice on a terminal, once from a pipe, store its hash and return the exit code."""
+    """Ask for a new password, twice on a terminal, once from a pipe, and store its hash; Ctrl-C is 130."""
     parser = argparse.ArgumentParser(
         prog="halo password",
         description="Set the password with which browsers sign in. Asks twice on a terminal, else reads one line.",
@@ -25,37 +26,33 @@ def command(argv: Sequence[str]) -> int:
     )
     parser.parse_args(argv)
     try:
-        return _set()
-    except HaloError as error:
-        return _refuse(error.message, error.advice)
+        _set()
     except (KeyboardInterrupt, EOFError):
         print("\nNothing was changed.", file=sys.stderr)
         return CANCELLED
-
-
-def _set() -> int:
-    settings = load_kernel_settings(default_home(os.environ), os.environ)
-    source = next(field.source for field in settings.fields() if field.key == KEY)
-    if source.startswith("environment"):
-        return _refuse(f"The password comes from the {source}, which goes before a stored one.", "Unset it first.")
-    password = _ask()
-    if password is None:
-        return _refuse("The two passwords are not the same. Nothing was changed.")
-    if lack := weakness(password):
-        return _refuse(lack, "Nothing was changed.")
-    settings.write({KEY: hash_password(password)})
     print("The password is set. Browsers that are signed in stay so.")
     return 0
 
 
-def _ask() -> str | None:
-    """Return the new password, or None when the two that were typed differ."""
-    if not sys.stdin.isatty():
-        return sys.stdin.readline().rstrip("\r\n")
-    password = getpass("New password: ")
-    return password if getpass("Again: ") == password else None
+def _set() -> None:
+    settings = load_kernel_settings(default_home(os.environ), os.environ)
+    source = next(field.source for field in settings.fields() if field.key == KEY)
+    if source.startswith("environment"):
+        raise BadInput(f"the password comes from the {source}, which goes before a stored one", advice="unset it first")
+    password = _ask()
+    if lack := weakness(password):
+        raise BadInput(lack, field=KEY, advice=UNCHANGED)
+    settings.write({KEY: hash_password(password)})
 
 
-def _refuse(message: str, advice: str = "") -> int:
-    print(" ".join(part for part in (message, advice) if part), file=sys.stderr)
-    return 1
+def _ask() -> str:
+    """Return the new password. Raises `BadInput` when the two that were typed differ, or are no text."""
+    try:
+        if not sys.stdin.isatty():
+            return sys.stdin.readline().rstrip("\r\n")
+        password, again = getpass("New password: "), getpass("Again: ")
+    except UnicodeDecodeError:
+        raise BadInput(NO_TEXT, field=KEY, advice=UNCHANGED) from None
+    if again != password:
+        raise BadInput("the two passwords are not the same", field=KEY, advice=UNCHANGED)
+    return password

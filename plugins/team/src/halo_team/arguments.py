@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
@@ -13,7 +12,6 @@ from halo_kernel import BadInput
 
 A = TypeVar("A", bound=Struct)
 MOST_TEXT = 400_000
-_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 Text = Annotated[str, Meta(max_length=MOST_TEXT)]
 
 
@@ -71,9 +69,6 @@ def decode(given: Mapping[str, object], arguments: type[A]) -> A:
     needed = [field.encode_name for field in msgspec.structs.fields(arguments) if field.required]
     if any(name not in present or _is_blank(present[name]) for name in needed):
         raise BadInput(f"{' and '.join(needed)} {'is' if len(needed) == 1 else 'are'} required")
-    for name, value in present.items():
-        if isinstance(value, str) and _UNSTORABLE.search(value):
-            raise BadInput(f"{name} must not contain U+0000 or surrogates", field=name)
     try:
         return msgspec.convert(present, arguments)
     except msgspec.ValidationError as error:

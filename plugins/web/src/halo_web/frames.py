@@ -13,6 +13,7 @@ from halo_kernel import (
     AssistantCut,
     AssistantDiscarded,
     AssistantMessage,
+    ContextCut,
     ContextErased,
     Delta,
     Event,
@@ -118,7 +119,7 @@ class Frames:
                 return [{"type": "title", "title": title}]
             case HookSkipped(plugin=plugin, hook=hook, error=error):
                 return [{"type": "notice", **stamp, "text": f"Plugin {plugin} was left out of {hook}: {error}"}]
-            case Foreign() if event.body.text:
+            case Foreign() | ContextCut() if event.body.text:
                 return [{"type": "notice", **stamp, "text": event.body.text}]
             case _:
                 return []

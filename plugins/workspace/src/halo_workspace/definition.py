@@ -45,8 +45,8 @@ class Model(Struct, frozen=True, rename="camel"):
 class Context(Struct, frozen=True, rename="camel"):
     """How long the history may get, and at which part of that it is shortened."""
 
-    max_tokens: Count | UnsetType = UNSET
-    compress_at: Annotated[float, Meta(gt=0, le=1)] | UnsetType = UNSET
+    max_tokens: Count | None = None
+    compress_at: Annotated[float, Meta(gt=0, le=1)] | None = None
 
 
 class AgentFile(Struct, frozen=True):
@@ -99,6 +99,8 @@ def read_definition(text: str, *, agent: str, folder: str) -> Definition:
         priority=file.priority,
         internal=file.internal,
         source=folder,
+        context_tokens=file.context.max_tokens if file.context else None,
+        compress_at=file.context.compress_at if file.context else None,
     )
     return Definition(spec, file.system_prompt.strip(), tuple(_unknown(lines, AgentFile)))
 
