@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -48,18 +51,35 @@ class Team:
         return next(each.system for each in reversed(self.halo.model.requests) if each.session == session.info.id)
 
 
+def in_a_loop(test: Callable[[Team], Coroutine[Any, Any, None]]) -> Callable[[Team], None]:
+    """Run a test in a thread with a loop of its own: the browser of other tests keeps one in this thread."""
+
+    async def whole(team: Team) -> None:
+        try:
+            await test(team)
+        finally:
+            await team.halo.close()
+
+    @wraps(test)
+    def run(team: Team) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(asyncio.run, whole(team)).result()
+
+    return run
+
+
 @pytest.fixture
-async def team(tmp_path: Path) -> AsyncGenerator[Team]:
+def team(tmp_path: Path) -> Team:
     model = ScriptedModel(responder=obey)
     made = Team(Workbench(tmp_path, plugins=["halo_workspace", "halo_team"], model=model))
     made.write("lead", "name: Lead\npriority: 99\ntools: []\nteam: [lead, worker, secret, gone]\n", "You lead.")
     made.write("worker", "description: Does the work.\ntools: [file_read]\n", "You work.")
     made.write("secret", "internal: true\n")
     made.write("other", "description: Not of the team.\n")
-    yield made
-    await made.halo.close()
+    return made
 
 
+@in_a_loop
 async def test_each_tool_with_real_agents(team: Team) -> None:
     """A lead starts a session of an agent that is a file, asks it, interrupts, lists, reads, stops and archives it."""
     lead = await team.halo.session(agent="lead")
@@ -89,6 +109,7 @@ async def test_each_tool_with_real_agents(team: Team) -> None:
     assert "You work." in request.system and str(request.messages[-1]).count(f"[Session {child}]") == 1
 
 
+@in_a_loop
 async def test_who_is_refused(team: Team) -> None:
     """An internal agent, a missing one and one outside the team are refused as they are for agents of any source."""
     lead = await team.halo.session(agent="lead")
@@ -102,6 +123,7 @@ async def test_who_is_refused(team: Team) -> None:
     assert await lead.children() == []
 
 
+@in_a_loop
 async def test_an_edit_counts_at_once(team: Team) -> None:
     """Who is in the team is what agent.yaml says at the call; one that is broken then refuses, and names its line."""
     lead = await team.halo.session(agent="lead")
@@ -116,6 +138,7 @@ async def test_an_edit_counts_at_once(team: Team) -> None:
     assert broken["code"] == 1 and "agent.yaml, line 2: team" in broken["error"]
 
 
+@in_a_loop
 async def test_the_roster_in_the_prompt(team: Team) -> None:
     """A team stands in the prompt after the agent's own text: with advice for a root, short below, as it is now."""
     lead = await team.halo.session(agent="lead")
@@ -133,6 +156,7 @@ async def test_the_roster_in_the_prompt(team: Team) -> None:
     assert "- `worker`: Works no more." in team.system(lead)
 
 
+@in_a_loop
 async def test_no_team_no_roster(team: Team) -> None:
     """6 An agent with no team has neither roster nor tools about sessions, even if its `tools` name one."""
     team.write("alone", "tools: [start_session]\nteam: []\n", "You are alone.")
