@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import halo_team
-from halo_kernel import Incoming, Mode, Principal, Session, Tool, ToolFinished, TurnStarted, hook
+from halo_kernel import Incoming, Mode, Principal, Session, Tool, ToolFinished, Turn, TurnStarted, hook
 from halo_kernel.testing import Answer, Calls, Fail, Hang, NoteTool, Step, until
 from halo_team.resuming import KICK, RESET
 
@@ -124,6 +125,20 @@ async def test_a_stop_clears_it(desk: Desk, how: str) -> None:
         assert (await session.prompt(Incoming(text="go on?")).result).text == "fine"
         await rest(session)
         assert await causes(session) == ["message"] * 3 and RESET not in (await inputs(session))[-1].content
+
+
+@pytest.mark.parametrize("how", ["the call is to stop", "the session is stopped"])
+async def test_after_a_stop_there_is_no_turn(desk: Desk, how: str) -> None:
+    """A call that a stop overtakes answers `no_turn` with code 1, and arms nothing, even after an interrupt."""
+    session = desk.session
+    if how == "the session is stopped":
+        await session.stop()
+    (tool,) = [each for each in halo_team.provide_tools(session) if each.spec.name == "continue_task"]
+    cancel = SimpleNamespace(requested=how == "the call is to stop")
+    turn = Turn(id="t", cause="message", after="interrupted")
+    call: Any = SimpleNamespace(arguments={}, cancel=cancel, session=session, turn=turn)
+    assert json.loads(await tool.run(call)) == {"code": 1, "status": "no_turn"}
+    assert await session.state("team") is None
 
 
 @pytest.mark.parametrize("mode", ["interrupt_soft", "interrupt_hard"])
