@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -40,25 +39,17 @@ class SettingsFile:
 
     def line(self, key: str) -> int:
         """Return the line, from 1, of the deepest part of a dotted key that is in the file, or 0."""
-        found = self.found(key.split("."))
-        return found[-1][0].start_mark.line + 1 if found else 0
+        node, line = self.root, 0
+        for part in key.split("."):
+            entries = node.value if getattr(node, "id", "") == "mapping" else ()
+            name, node = next((entry for entry in entries if entry[0].value == part), (None, None))
+            line = name.start_mark.line + 1 if name else line
+        return line
 
     def bad(self, key: str, rule: str, advice: str = "") -> BadFile:
         """Return the error that what is at a dotted key breaks a rule."""
         line, path = self.line(key), str(self.path)
         return BadFile(f"{path}:{line}: {key} {rule}", path=path, line=line, field=key, advice=advice)
-
-    def found(self, keys: Sequence[str]) -> list[tuple[Any, Any]]:
-        """Return the nodes of key and value for as many of these keys as are in the file, without those in braces."""
-        found: list[tuple[Any, Any]] = []
-        node = self.root
-        for key in keys:
-            pair = next((pair for pair in node.value if pair[0].value == key), None) if _is_block(node) else None
-            if pair is None:
-                break
-            found.append(pair)
-            node = pair[1]
-        return found
 
 
 def _parsed(path: Path, text: str) -> tuple[dict[str, object], Any]:
@@ -97,11 +88,6 @@ def _tidy(value: object) -> object:
 def _kept(entries: dict[str, object]) -> dict[str, object] | None:
     kept = {key: each for key, each in entries.items() if each is not None}
     return kept if kept or not entries else None
-
-
-def _is_block(node: Any) -> bool:
-    """Tell whether a node is a mapping with an entry a line, without braces."""
-    return getattr(node, "id", "") == "mapping" and not node.flow_style
 
 
 def as_map(value: object) -> dict[str, object] | None:

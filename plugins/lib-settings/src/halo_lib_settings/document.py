@@ -37,7 +37,7 @@ def changed(file: SettingsFile, key: str, value: object) -> SettingsFile:
 
 def _edited(file: SettingsFile, keys: Sequence[str], wanted: object) -> str:
     """Return the text with the lines of one entry replaced; one within braces, with all that they hold."""
-    lines, found, remark = file.text.splitlines(), file.found(keys), ""
+    lines, found, remark = file.text.splitlines(), _found(file.root, keys), ""
     entry = found.pop() if found and (len(found) == len(keys) or not _is_block(found[-1][1])) else None
     parent = found[-1][1] if found else file.root
     column = int(parent.value[0][0].start_mark.column) if _is_block(parent) else 0
@@ -67,6 +67,18 @@ def _remark(lines: Sequence[str], name: Any, node: Any) -> str:
     if node.value and node.end_mark.line == last.line:
         last = node.end_mark
     return "".join(re.findall(r"\s+#.*", lines[int(last.line)][int(last.column) :])[:1])
+
+
+def _found(node: Any, keys: Sequence[str]) -> list[tuple[Any, Any]]:
+    """Return the nodes of key and value for as many of these keys as are below a node, without those in braces."""
+    found: list[tuple[Any, Any]] = []
+    for key in keys:
+        pair = next((pair for pair in node.value if pair[0].value == key), None) if _is_block(node) else None
+        if pair is None:
+            break
+        found.append(pair)
+        node = pair[1]
+    return found
 
 
 def _is_block(node: Any) -> bool:
