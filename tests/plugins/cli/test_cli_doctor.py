@@ -27,7 +27,7 @@ from halo_kernel import HealthCheck, ensure_home, is_served, read_presence
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of this process, for a server on any free port."""
     monkeypatch.setenv("HALO_PORT", "0")
-    monkeypatch.setenv("HALO_PLUGINS", "")
+    monkeypatch.setenv("HALO_PLUGINS", "api")
     monkeypatch.setenv("HALO_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 

@@ -64,5 +64,9 @@ class KeptSecrets:
         """See `contracts.Secrets.known`."""
         return sorted(self._read())
 
+    def mask(self, text: str) -> str:
+        """See `contracts.Secrets.mask`."""
+        return self._redactor(text)
+
     def _read(self) -> dict[str, str]:
         return json.decode(read_secret(self.path) or "{}", type=dict[str, str])

@@ -13,7 +13,6 @@ from typing import Any
 
 from halo_kernel import BadInput
 from halo_lib_client import Client
-from halo_lib_settings import REFERENCE
 
 from .terminal import answer, note, plain
 from .workspaces import choose_folder, needs, open_workspace, reach
@@ -122,6 +121,8 @@ def _value(field: Field, key: str, text: str | None) -> object:
 
 def _secret(key: str, text: str | None) -> str:
     """Return a secret that is typed unseen or piped in; a word of the command line may refer to one, not be it."""
+    from halo_lib_settings import REFERENCE
+
     if text is not None and not REFERENCE.fullmatch(text):
         said = f"{key} is a secret, which others would see on the command line and find in the shell's history"
         raise BadInput(said, field=key, advice=f"Say `halo settings set {key}`: it is asked for, or read from a pipe.")
