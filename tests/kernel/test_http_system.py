@@ -167,7 +167,7 @@ async def test_the_front_page_leads_on(
 ) -> None:
     """`/` is the page of the plugin that the setting names, else of admin, else of web; below the proxy's path."""
     monkeypatch.setattr(Kernel, "pages", pages)
-    kernel.settings.write({"server.home": setting, "server.root_path": "/halo"})
+    (kernel.home / "secrets" / "settings.yaml").write_text(f"server: {{home: '{setting}', root_path: /halo}}\n")
     transport = httpx.ASGITransport(front(kernel).app, root_path="/halo")
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         answer = await client.get("/halo/")

@@ -30,11 +30,16 @@ from .settings import LimitSettings as LimitSettings
 from .settings import LogSettings as LogSettings
 from .settings import ModelSettings as ModelSettings
 from .settings import PluginSettings as PluginSettings
+from .settings import Reading as Reading
+from .settings import SecretSettings as SecretSettings
 from .settings import ServerSettings as ServerSettings
 from .settings import SessionSettings as SessionSettings
 from .settings import SettingsField as SettingsField
+from .settings import SettingsFile as SettingsFile
 from .settings import SettingsFinding as SettingsFinding
 from .settings import load_kernel_settings as load_kernel_settings
+from .settings import resolve_secret as resolve_secret
+from .settings import use_keyring as use_keyring
 from .sites import Wanted as Wanted
 from .sites import add_sites as add_sites
 from .sites import default_home as default_home
