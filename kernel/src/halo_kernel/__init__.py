@@ -24,7 +24,7 @@ _HOMES = {
     "settings": "AgentSettings EgressSettings LimitSettings LogSettings ModelSettings PluginSettings ServerSettings"
     " SessionSettings SettingsField SettingsFinding load_kernel_settings",
     "sites": "Wanted add_sites default_home read_sets",
-    "sqlite": "is_own_file",
+    "sqlite": "is_network is_own_file",
     "testing.checks": "Verdict judge",
 }
 

@@ -26,7 +26,7 @@ from .log import logger
 from .models import Caller, Models
 from .outbox import Courier
 from .plugins import Plugin, Plugins
-from .records import Offer, Route, WorkspaceInfo
+from .records import HealthCheck, Offer, Route, WorkspaceInfo
 from .scopes import Scope
 from .secrets import ensure_home
 from .sessions import Outbox, Questions, Sessions
@@ -264,8 +264,17 @@ class Kernel:
             gate=self.sessions.gate,
         )
 
+    async def databases(self) -> Mapping[Path, Database]:
+        """See `contracts.Operations.databases`."""
+        seats = self.workspaces.seats.values()
+        return {self.home: await self.data.open_home(), **{Path(each.workspace.path): each.database for each in seats}}
+
+    async def reports(self) -> Sequence[HealthCheck]:
+        """See `contracts.Operations.reports`."""
+        return [report for _, report in await self.hooks.gather(hookspecs.report_health, host=self.host)]
+
     async def models(self) -> tuple[Sequence[Offer], Offer | None, str]:
-        """Return the offers, best first, the one a new turn would use, and why, or why there is none."""
+        """See `contracts.Operations.models`."""
         offers = await self._models.offers()
         try:
             chosen, why = await self._models.choose()
@@ -383,8 +392,10 @@ class Kernel:
                 return self._models.find(name)
             case "routes":
                 return self.served
+            case "kernel":
+                return self
             case _:
-                raise BadInput(f"kind must be channel, dispatcher, model or routes, not {kind!r}", field="kind")
+                raise BadInput(f"kind must be channel, dispatcher, model, routes or kernel, not {kind!r}", field="kind")
 
     async def _seat_of(self, workspace: str) -> Seat:
         return await self.workspaces.seat(workspace)
