@@ -178,7 +178,7 @@ def integrity(folder: Path) -> None:
 
 @pytest.mark.timeout(210 + 4 * KILLS)
 async def test_killed_at_random_nothing_is_lost_or_doubled(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Each acknowledged message has one turn and one answer, through thirty kills at random instants."""
+    """S36: each acknowledged message has one turn and one answer, through thirty kills at random instants."""
     rnd = random.Random(SEED)
     print(f"seed {SEED}")
     (tmp_path / "w").mkdir()

@@ -33,7 +33,7 @@ def test_observer_is_readonly() -> None:
 
 @given(st.sampled_from(LEVELS), st.sampled_from(["read", "write", "execute"]))
 def test_a_lower_level_permits_no_more(level: str, effect: str) -> None:
-    """What a level permits, every higher one permits; the lowest permits reading alone."""
+    """S55: what a level permits, every higher one permits; the lowest permits reading alone."""
     tool = ToolSpec(name="t", description="", parameters={}, effect=effect)  # type: ignore[arg-type]
     allowed = [permits(each, tool) for each in LEVELS]  # type: ignore[arg-type]
     assert allowed == sorted(allowed)

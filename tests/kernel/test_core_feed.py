@@ -109,7 +109,7 @@ async def test_plugins_events_reach_followers_and_keep_their_data(tmp_path: Path
 
 
 async def test_a_long_history_is_followed_and_taken_up_again(tmp_path: Path) -> None:
-    """Thousands of events are paged to a follower in order, and the session answers after a restart."""
+    """S48: thousands of events are paged to a follower in order, and the session answers after a restart."""
     home = tmp_path / "home"
     async with running_kernel(home) as kernel:
         session = await a_session(kernel, tmp_path / "w")

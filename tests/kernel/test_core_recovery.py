@@ -120,7 +120,7 @@ async def test_recovering_twice_is_recovering_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("delay", [0.0, 0.001, 0.003, 0.006, 0.01])
 async def test_a_close_in_the_middle_of_a_recovery_loses_nothing(tmp_path: Path, delay: float) -> None:
-    """Whenever the kernel closes again while it recovers, the next one goes on."""
+    """S49: whenever the kernel closes again while it recovers, the next one goes on."""
     home = tmp_path / "home"
     (tmp_path / "w").mkdir()
     model = ScriptedModel([Hang()])

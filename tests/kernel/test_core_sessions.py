@@ -84,7 +84,7 @@ async def test_a_message_whose_sender_hung_up_is_answered(tmp_path: Path) -> Non
 
 
 async def test_a_receipt_given_while_the_server_stops_is_honoured_at_the_next_start(tmp_path: Path) -> None:
-    """What was on its way into the inbox when the kernel closed is answered by the next one, without being asked."""
+    """S36: what was on its way into the inbox when the kernel closed is answered by the next one, unasked."""
     home = tmp_path / "home"
     async with running_kernel(home) as kernel:
         session = await a_session(kernel, tmp_path / "w")
@@ -152,7 +152,7 @@ async def test_a_repeat_that_meets_the_end_of_its_turn_is_settled(tmp_path: Path
 
 
 async def test_a_repeat_to_another_session_follows_the_first_message(tmp_path: Path) -> None:
-    """The same sender's key in another session is the same message: its receipt, its result, once."""
+    """S37: the same sender's key in another session is the same message: its receipt, its result, once."""
     model = ScriptedModel([Hang()])
     async with running_kernel(tmp_path / "home", model=model) as kernel:
         one, two = await a_session(kernel, tmp_path / "w"), await a_session(kernel, tmp_path / "w")
@@ -373,7 +373,7 @@ async def test_text_that_no_storage_keeps_is_refused_by_name(tmp_path: Path, mes
 async def test_a_lease_that_cannot_be_given_back_does_not_brick_the_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A close whose last write fails still closes: the session opens again."""
+    """S16: a close whose last write fails still closes: the session opens again."""
 
     async def fails(lease: object) -> None:
         raise StorageUnavailable("injected")
@@ -412,7 +412,7 @@ async def test_a_session_that_left_memory_takes_messages(tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_more_sessions_than_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Opened, used and left at random, each session is one instance at a time and answers each message once."""
+    """S29: opened, used and left at random, each session is one instance at a time and answers each message once."""
     monkeypatch.setattr("halo_kernel.sessions.seat._KEPT_OPEN", 2)
     rnd = random.Random(seed)
     async with running_kernel(tmp_path / "home", clock=VirtualClock()) as kernel:

@@ -104,7 +104,7 @@ async def at_rest(session: Session) -> list[Event]:
 async def test_a_storage_that_fails_at_any_write_loses_and_doubles_nothing(
     tmp_path: Path, first: int, count: int
 ) -> None:
-    """Whichever write fails: an accepted message is consumed once, its turn ends, its handle settles, folds agree."""
+    """S3, S36: whichever write fails: a message is consumed once, its turn ends, its handle settles, folds agree."""
     model, note, faulty = a_model(), NoteTool(), FaultyStorage()
     extra = {"faulty": faulty}
     async with running_kernel(
@@ -164,8 +164,8 @@ async def taking_over(root: str, *, at: int, mends: bool) -> Before:
 @pytest.mark.parametrize("mends", [False, True])
 @pytest.mark.parametrize("at", range(1, WRITES + 1))
 async def test_a_lease_lost_at_any_write_loses_and_doubles_nothing(tmp_path: Path, at: int, mends: bool) -> None:
-    """Whoever takes the tree over between any two writes: nothing is written without the lease, and the handle follows
-    the message to the turn that answers it."""
+    """S4, S36: whoever takes the tree over between any two writes: nothing is written without the lease, and the handle
+    follows the message to the turn that answers it."""
     model, note, faulty = a_model(), NoteTool(), FaultyStorage()
     extra = {"faulty": faulty}
     async with running_kernel(

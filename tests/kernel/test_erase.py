@@ -180,7 +180,7 @@ async def test_kinds_and_numbers_stay(tmp_path: Path) -> None:
 
 
 async def test_followers_and_the_next_turn_see_what_is_left(tmp_path: Path) -> None:
-    """Who follows live comes to what a replay comes to, and so does the session that has its history in memory."""
+    """S47: who follows live comes to what a replay comes to, and so does the session that has its history in memory."""
     model = ScriptedModel()
     async with running_kernel(tmp_path / "home", model=model) as kernel:
         session = await a_session(kernel, tmp_path / "w")

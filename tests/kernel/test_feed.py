@@ -168,7 +168,7 @@ async def test_cursors_are_checked(tmp_path: Path) -> None:
 
 
 async def test_a_reader_that_never_reads_holds_nobody_up(tmp_path: Path) -> None:
-    """A follower's queue is bounded: one that fell behind goes back to the journal and misses nothing."""
+    """S48: a follower's queue is bounded: one that fell behind goes back to the journal and misses nothing."""
     model = ScriptedModel([Pieces(["x"] * 3000)])
     async with running_kernel(tmp_path / "home", model=model) as kernel:
         (tmp_path / "w").mkdir()

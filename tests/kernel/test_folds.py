@@ -252,7 +252,7 @@ async def play(journal: list[Step]) -> tuple[MemoryTx, History, View]:
 @settings(max_examples=300, deadline=None)
 @given(steps)
 def test_live_replayed_and_kept_folds_are_one(journal: list[Step]) -> None:
-    """fold(snapshot + tail) = fold(all) = fold(what was told), whatever was said, cut and erased, and kept when."""
+    """S47: fold(snapshot + tail) = fold(all) = fold(what was told), whatever was said, cut, erased, and kept when."""
     tx, history, view = asyncio.run(play(journal))
     replayed = folds_of(read(tx, "s"))
     kept, _ = folded(tx, "s", History)

@@ -148,7 +148,7 @@ BROKEN: dict[str, tuple[Callable[[], object], str]] = {
 
 @pytest.mark.parametrize("name", BROKEN)
 async def test_gather_leaves_out_a_failing_plugin(bench: Bench, name: str) -> None:
-    """Whatever a plain hook does, its part alone is missing."""
+    """S53: whatever a plain hook does, its part alone is missing."""
     function, reason = BROKEN[name]
     hooks = bench.add(bad=plugin("provide_settings", function), good=provides(SECTION))
     assert await hooks.gather(hookspecs.provide_settings) == [("good", SECTION)]
@@ -304,7 +304,7 @@ async def test_cancelling_the_caller_cancels_the_plugins(bench: Bench) -> None:
 
 
 async def test_notify_waits_for_nobody_and_keeps_order(bench: Bench) -> None:
-    """A slow plugin delays neither the caller nor the others; each gets its notifications in order."""
+    """S53: a slow plugin delays neither the caller nor the others; each gets its notifications in order."""
     seen: dict[str, list[str]] = {"slow": [], "quick": []}
 
     def listener(name: str, pause: float) -> object:
@@ -454,7 +454,7 @@ def judges(verdict: object, asked: list[str] | None = None) -> object:
 
 
 async def test_guard_asks_all_and_any_denial_wins(bench: Bench) -> None:
-    """One denial among permits denies, and every plugin was asked."""
+    """S55: one denial among permits denies, and every plugin was asked."""
     asked: list[str] = []
     hooks = bench.add(a=judges(None, asked), b=judges(Denial("no"), asked), c=judges(None, asked))
     assert await hooks.guard(hookspecs.authorize_tool, call=CALL) == Denial("no")
@@ -469,7 +469,7 @@ async def test_guard_without_denial_permits(bench: Bench) -> None:
 
 @pytest.mark.parametrize("name", ASYNC_BROKEN)
 async def test_a_failing_guard_denies(bench: Bench, name: str) -> None:
-    """A guard that raises, hangs or answers nonsense is a denial that names the plugin."""
+    """S55: a guard that raises, hangs or answers nonsense is a denial that names the plugin."""
     hooks = bench.add(bad=plugin("authorize_tool", ASYNC_BROKEN[name][0]), good=judges(None))
     denial = await hooks.guard(hookspecs.authorize_tool, call=CALL)
     assert denial is not None
@@ -500,7 +500,7 @@ async def test_fold_runs_by_plugin_name(bench: Bench) -> None:
 
 
 async def test_fold_leaves_out_a_failing_change(bench: Bench) -> None:
-    """A failing plugin's change is left out and returned; the others' changes stay."""
+    """S53: a failing plugin's change is left out and returned; the others' changes stay."""
 
     async def drops_a_row(batch: list[PreparedInput]) -> list[PreparedInput]:
         return batch[1:]

@@ -58,7 +58,7 @@ FAILURES: list[tuple[HaloError, int]] = [
     (QueueFull("full"), 429),
     (LeaseHeld("held", holder="pid 4"), 409),
     (ServerRunning("runs", url="http://127.0.0.1:1"), 409),
-    (PromptTooLarge("too much", advice="say less"), 409),
+    (PromptTooLarge("too much", contributors=[["root", "AGENTS.md", 9]], advice="say less"), 409),
     (Unauthorized("who?"), 401),
     (WrongCredentials("wrong"), 401),
     (LockedOut("locked", retry_after=899.2), 429),
@@ -70,7 +70,6 @@ FAILURES: list[tuple[HaloError, int]] = [
     (WorkspaceUnusable("missing"), 409),
     (DeliveryFailed("the chat is gone", permanent=True, retry_after=2.0), 500),
     (ModelError("429", kind="throttle", retry_after=3.5), 502),
-    (PromptTooLarge("too much", contributors=[["root", "AGENTS.md", 9]]), 500),
     (PluginFailed("hung", plugin="x", hook="provide_routes"), 500),
     (Stopping("bye"), 503),
 ]

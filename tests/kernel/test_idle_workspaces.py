@@ -23,7 +23,7 @@ def open_files(folder: Path) -> list[str]:
 
 
 async def test_an_idle_workspace_is_closed_and_opens_again(tmp_path: Path) -> None:
-    """After five minutes without use no file of a workspace is open; the next message is answered in its history."""
+    """S31: after five minutes without use no file of a workspace is open; the next message continues its history."""
     clock, model = VirtualClock(), ScriptedModel()
     async with running_kernel(tmp_path / "home", clock=clock, model=model, extra={"line": LineChannel()}) as kernel:
         session = await a_session(kernel, tmp_path / "w")
@@ -48,7 +48,7 @@ async def test_an_idle_workspace_is_closed_and_opens_again(tmp_path: Path) -> No
 
 
 async def test_a_workspace_with_duties_stays_open(tmp_path: Path) -> None:
-    """What a workspace owes keeps it open, however long nobody uses it."""
+    """S31: what a workspace owes keeps it open, however long nobody uses it."""
     clock = VirtualClock()
     async with running_kernel(tmp_path / "home", clock=clock) as kernel:
         (tmp_path / "w").mkdir()

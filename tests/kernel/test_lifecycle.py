@@ -23,7 +23,6 @@ from halo_kernel import (
     Session,
     SessionClosed,
     StorageUnavailable,
-    TurnEnded,
     TurnStarted,
 )
 from halo_kernel.testing import (
@@ -139,21 +138,6 @@ async def test_a_task_that_is_cancelled_before_its_first_step_frees_the_session(
         assert result.text == "echo: hi" and session.info.state in ("idle", "running")
 
 
-async def test_turns_have_events_of_their_own(tmp_path: Path) -> None:
-    """S8: no event belongs to two turns, and each turn has one start, one end, and these at its borders."""
-    rnd = random.Random(7)
-    async with running_kernel(tmp_path / "home", model=model(rnd), tools=[NoteTool()]) as kernel:
-        session = await a_session(kernel, tmp_path / "w")
-        handles = [session.prompt(Incoming(text=str(n), mode=rnd.choice(["follow_up", "steer"]))) for n in range(8)]
-        await asyncio.gather(*(handle.result for handle in handles))
-        events = await journal(session)
-        for turn in {event.turn for event in events if event.turn}:
-            mine = [event for event in events if event.turn == turn]
-            assert isinstance(mine[0].body, TurnStarted) and isinstance(mine[-1].body, TurnEnded)
-            assert [event.kind for event in mine].count("turn.started") == 1
-            assert [event.seq for event in mine] == list(range(mine[0].seq, mine[-1].seq + 1))
-
-
 async def opening(seed: int, home: Path) -> None:
     rnd = random.Random(seed)
     async with running_kernel(home / "home") as kernel:
@@ -250,22 +234,6 @@ async def test_refusals_leave_no_record(tmp_path: Path) -> None:
         with pytest.raises(SessionClosed):
             await session.submit(Incoming(text="closed"))
         assert await rows(kernel, session) == before
-
-
-async def test_what_is_told_can_be_read(tmp_path: Path) -> None:
-    """S50: a follower is told of no event before it can be read back from the database."""
-    rnd = random.Random(3)
-    async with running_kernel(tmp_path / "home", model=model(rnd), tools=[NoteTool()]) as kernel:
-        session = await a_session(kernel, tmp_path / "w")
-        database = kernel.workspaces.seats[session.info.workspace].database
-        session.prompt(Incoming(text="go"))
-        async for update in session.events(live=True):
-            if (event := update.event) is None:
-                continue
-            sql, args = "SELECT 1 FROM events WHERE session = ? AND seq = ?", (event.session, event.seq)
-            assert await database.read(lambda tx, sql=sql, args=args: tx.one(sql, args)) is not None
-            if isinstance(event.body, TurnEnded):
-                break
 
 
 async def test_a_journal_is_read_once_for_all_of_a_sessions_turns(

@@ -90,7 +90,7 @@ def results(events: list[object]) -> list[tuple[str, str, str]]:
 
 
 async def test_calls_before_have_their_results_and_the_rest_waits(tmp_path: Path) -> None:
-    """The calls before the one that asks have their results; it and all after it wait, and no task is held."""
+    """S43: the calls before the one that asks have their results; it and all after it wait, and no task is held."""
     note, tool = NoteTool(), Asking()
     async with running_kernel(tmp_path / "home", model=ScriptedModel([THREE]), tools=[note, tool]) as kernel:
         session = await a_session(kernel, tmp_path / "w")
@@ -123,7 +123,7 @@ async def test_a_swallowed_question_is_asked_all_the_same(tmp_path: Path) -> Non
 
 
 async def test_an_answer_counts_once(tmp_path: Path) -> None:
-    """Of two answers at once one settles the question, the other is told that it came too late."""
+    """S44: of two answers at once one settles the question, the other is told that it came too late."""
     async with running_kernel(
         tmp_path / "home", model=ScriptedModel([Calls([("ask", {})])]), tools=[Asking()]
     ) as kernel:
@@ -148,7 +148,7 @@ async def test_an_answer_counts_once(tmp_path: Path) -> None:
     ],
 )
 async def test_who_may_not_answer(tmp_path: Path, principal: Principal, error: type[Exception]) -> None:
-    """A question is answered by its session's principal, at the call's level or above, and is not there for others."""
+    """S44: a question is answered by its session's principal, at the call's level or above; others have none."""
     async with running_kernel(
         tmp_path / "home", model=ScriptedModel([Calls([("ask", {})])]), tools=[Asking()]
     ) as kernel:
@@ -235,7 +235,7 @@ async def restarted(
 
 
 async def test_a_question_outlives_the_process(tmp_path: Path) -> None:
-    """The journal of a question that is answered after a restart is that of one without, but for ids and times."""
+    """S42: the journal of a question that is answered after a restart is that of one without, but for ids and times."""
 
     async def go_on(kernel: Kernel, session: Session) -> None:
         await answer(kernel, await waiting(kernel, session), session)
@@ -256,7 +256,7 @@ async def test_time_goes_on_while_no_process_runs(tmp_path: Path) -> None:
 
 
 async def test_input_waits_behind_a_question(tmp_path: Path) -> None:
-    """A message to a waiting session is accepted, its receipt names the question, and it is answered after the turn."""
+    """S46: a message to a waiting session is accepted, its receipt names the question, and its turn is the next."""
     model = ScriptedModel([Calls([("ask", {})])])
     async with running_kernel(tmp_path / "home", model=model, tools=[Asking()]) as kernel:
         session = await a_session(kernel, tmp_path / "w")
@@ -296,7 +296,7 @@ async def test_what_goes_before_a_question(tmp_path: Path, how: str) -> None:
 
 
 async def test_an_expired_question_is_not_answered(tmp_path: Path) -> None:
-    """An answer that comes after the time is over changes nothing, though nobody has settled the question yet."""
+    """S44: an answer that comes after the time is over changes nothing, though nobody has settled the question yet."""
     clock = VirtualClock()
     async with running_kernel(
         tmp_path / "home", model=ScriptedModel([Calls([("ask", {})])]), tools=[Asking()], clock=clock

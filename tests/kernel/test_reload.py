@@ -162,7 +162,7 @@ def provided(kernel: Kernel) -> tuple[list[str], Any, list[str]]:
 
 
 async def test_everything_of_a_plugin_is_new(tmp_path: Path, nest: Nest) -> None:
-    """S26: after a reload tools of open sessions, routes, dispatchers, settings and services are the new ones alone."""
+    """S26, S54: after a reload tools of open sessions, routes, dispatchers, settings and services are all new."""
     async with running(tmp_path) as kernel:
         face = Face(kernel, url="http://127.0.0.1:1")
         session = await a_session(kernel, tmp_path / "w")
@@ -244,7 +244,7 @@ async def test_a_running_turn_keeps_its_plugin(tmp_path: Path, nest: Nest, monke
 
 
 async def test_messages_that_come_meanwhile_are_answered_by_the_new_one(tmp_path: Path, nest: Nest) -> None:
-    """What arrives while a plugin is swapped is answered once, with the new tools."""
+    """S52: what arrives while a plugin is swapped is answered once, with the new tools."""
     async with running(tmp_path) as kernel:
         session = await a_session(kernel, tmp_path / "w")
         assert await seen(session) == "version 1"

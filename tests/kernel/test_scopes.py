@@ -126,7 +126,7 @@ def expected(name: str, tree: list[object], order: list[str]) -> None:
 @settings(max_examples=60, deadline=None)
 @given(TREES)
 async def test_no_part_prevents_another(tree: list[object]) -> None:
-    """Whatever parts raise or hang, all close in the reverse order, children first; each failure is named once."""
+    """S15: whatever parts raise or hang, all close in the reverse order, children first; each failure is named once."""
     order: list[str] = []
     failing: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -175,7 +175,7 @@ async def test_the_deaf_are_left_behind_by_name(quick: None, deaf: Deaf, caplog:
 
 
 async def test_many_children_take_the_time_of_one(quick: None) -> None:
-    """Children know nothing of each other, so their hanging parts are waited for together."""
+    """S14: children know nothing of each other, so their hanging parts are waited for together."""
     scope = Scope("s")
     for number in range(20):
         Scope(f"s/{number}", parent=scope).push("hangs", lambda: asyncio.sleep(60))

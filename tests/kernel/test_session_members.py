@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from dataclasses import fields
 from inspect import get_annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from halo_kernel import (
     OPERATOR,
@@ -22,12 +24,15 @@ from halo_kernel import (
     ModelCall,
     ModelError,
     ModelRequest,
+    Offer,
+    Price,
     Session,
     SessionClosed,
     Text,
     Tool,
     ToolSpec,
     Turn,
+    Usage,
     UsageRecorded,
     hook,
 )
@@ -82,7 +87,7 @@ def test_a_plugin_holds_these_members_and_no_more() -> None:
     """`Host`, `Session`, `Turn` and `Call` have the documented members."""
     assert public(SessionContract) == {
         *("info", "agent", "submit", "prompt", "events", "output", "children", "start_child", "interrupt", "stop"),
-        *("archive", "append", "state", "complete", "compact", "mark", "scope"),
+        *("archive", "append", "state", "commands", "complete", "compact", "mark", "scope"),
     }
     assert public(CallContract) == {
         *("id", "tool", "arguments", "session", "turn", "access", "approval", "cancel", "progress", "scope", "ask"),
@@ -271,3 +276,37 @@ async def test_a_turn_tells_why_it_runs_and_where_its_answer_goes(tmp_path: Path
         await kernel.hooks.close()
         assert telling.turns == [Turn(id=result.turn, cause="alarm", routes=("chat:me:1",))] * 2
         assert re.fullmatch("[0-9a-f]{32}", telling.turns[0].trace)
+
+
+PRICE = Price(currency="USD", date="2026-11-01", input=1, output=2)
+
+
+class Priced(ScriptedModel):
+    """A model whose offer says what it costs."""
+
+    async def offers(self) -> Sequence[Offer]:
+        return [replace(offer, price=PRICE) for offer in await super().offers()]
+
+
+async def test_accounts_are_told_why_a_call_was_made_what_it_costs_and_of_every_attempt(tmp_path: Path) -> None:
+    """A call has its turn's cause and its model's price; an attempt that was cut has begun and reported nothing."""
+    watcher, model = Watcher(), Priced([Hang("so far"), Answer("done"), Answer("short")])
+    async with running_kernel(tmp_path / "home", model=model, extra={"watcher": watcher}) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        prompt = session.prompt(Incoming(text="go", cause="heartbeat"))
+        await until(lambda: model.requests)
+        assert session.interrupt()
+        await prompt.result
+        await session.prompt(Incoming(text="again")).result
+        await session.complete(ASK, purpose="summary")
+        await until(lambda: len(watcher.calls) == 3)
+        cut, whole, beside = watcher.calls
+        assert [(call.cause, call.price) for call in watcher.calls] == [
+            ("heartbeat", PRICE),
+            ("message", PRICE),
+            ("", PRICE),
+        ]
+        assert (cut.usage, cut.error, [*cut.spent.values()]) == (None, None, [None])
+        replies = [event.body.reply for event in await journal(session) if isinstance(event.body, UsageRecorded)]
+        assert [*whole.spent, *beside.spent] == replies
+        assert [*whole.spent.values(), beside.usage] == [whole.usage, Usage(input=10, output=5)]

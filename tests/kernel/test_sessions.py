@@ -125,7 +125,7 @@ async def test_the_same_key_gives_one_message_and_the_same_receipt(tmp_path: Pat
 
 @pytest.mark.parametrize("text", ["", "  \n", "a\0b", "x" * 1_000_001])
 async def test_bad_text_is_refused_and_leaves_no_trace(tmp_path: Path, text: str) -> None:
-    """A message that breaks a rule names the field and writes nothing."""
+    """S40: a message that breaks a rule names the field and writes nothing."""
     async with running_kernel(tmp_path / "home") as kernel:
         session = await a_session(kernel, tmp_path / "w")
         with pytest.raises(BadInput) as caught:
@@ -135,7 +135,7 @@ async def test_bad_text_is_refused_and_leaves_no_trace(tmp_path: Path, text: str
 
 
 async def test_a_full_queue_refuses(tmp_path: Path) -> None:
-    """Beyond the cap a message is refused with a typed error, and nothing of it stays."""
+    """S40: beyond the cap a message is refused with a typed error, and nothing of it stays."""
     model = ScriptedModel([Hang()])
     env = {"HALO_SESSION_MAX_QUEUE_SIZE": "2"}
     async with running_kernel(tmp_path / "home", model=model, env=env) as kernel:
@@ -182,7 +182,7 @@ async def test_interrupt_keeps_what_was_streamed_and_what_waits(tmp_path: Path) 
 
 
 async def test_waiting_messages_become_one_turn(tmp_path: Path) -> None:
-    """When a turn ends, all that waits and may merge is answered by one turn, in order."""
+    """S38: when a turn ends, all that waits and may merge is answered by one turn, in order."""
     model = ScriptedModel([Hang()])
     async with running_kernel(tmp_path / "home", model=model) as kernel:
         session = await a_session(kernel, tmp_path / "w")
@@ -199,7 +199,7 @@ async def test_waiting_messages_become_one_turn(tmp_path: Path) -> None:
 
 
 async def test_rows_of_another_level_run_in_a_turn_of_their_own(tmp_path: Path) -> None:
-    """A row of another access level never joins a turn; it runs next, with the tools of its own level."""
+    """S38: a row of another access level never joins a turn; it runs next, with the tools of its own level."""
     model = ScriptedModel([Hang()])
     async with running_kernel(tmp_path / "home", model=model, tools=[NoteTool()]) as kernel:
         session = await a_session(kernel, tmp_path / "w")
@@ -377,7 +377,7 @@ async def test_a_long_tool_result_is_cut_and_says_so(tmp_path: Path) -> None:
 
 
 async def test_a_deaf_tool_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tool that ignores its cancel holds nobody up for longer than its deadline."""
+    """S13: a tool that ignores its cancel holds nobody up for longer than its deadline."""
     monkeypatch.setattr("halo_kernel.turns.cancel.DEAF_SECONDS", 0.2)
     monkeypatch.setattr("halo_kernel.turns.batch._GRACE_SECONDS", 0.1)
     free = asyncio.Event()

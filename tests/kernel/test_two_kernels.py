@@ -19,7 +19,7 @@ async def ends(session: Session) -> int:
 
 
 async def test_the_holder_answers_what_another_process_accepted(tmp_path: Path) -> None:
-    """A message accepted by a kernel that does not hold the tree is answered by the one that does, once."""
+    """S36: a message accepted by a kernel that does not hold the tree is answered by the one that does, once."""
     (tmp_path / "w").mkdir()
     one, two = ScriptedModel(responder=lambda request: Answer("one")), ScriptedModel(responder=lambda r: Answer("two"))
     async with running_kernel(tmp_path / "a", model=one) as first, running_kernel(tmp_path / "b", model=two) as second:

@@ -25,6 +25,7 @@ _HOMES = {
     " SessionSettings SettingsField SettingsFinding load_kernel_settings",
     "sites": "Wanted add_sites default_home read_sets",
     "sqlite": "is_network is_own_file",
+    "swaps": "Swap finish_swaps swap_all",
     "testing.checks": "Verdict judge",
 }
 

@@ -47,6 +47,7 @@ from .settings import (
 )
 from .sites import Wanted, add_sites
 from .supervisor import Supervisor, end_task
+from .swaps import finish_swaps
 from .workspaces import Workspaces
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class Kernel:
         Raises `BadFile` for broken settings, `StorageUnavailable`, `NewerData`.
         """
         environment = os.environ if env is None else env
-        ensure_home(home)
+        finish_swaps(ensure_home(home))
         bare = load_kernel_settings(home, environment)
         if wanted.get("discover", True) and (fault := add_sites(home)):
             logger("plugins").error(fault.message, advice=fault.advice)

@@ -48,6 +48,20 @@ async def test_a_key_makes_its_models_ready(vendors: MakeFamily) -> None:
     assert "anthropic.mimo_token_plan_china_api_key" in reasons["mimo-token-plan-china"]
 
 
+async def test_a_price_is_the_vendors_own(vendors: MakeFamily) -> None:
+    """The listed price comes with the offer, dated, with that of long requests; a server of one's own has none."""
+    offers = {each.model: each for each in await vendors({"ANTHROPIC_API_KEY": "sk-1"})["anthropic"].offers()}
+    sonnet = offers["anthropic/claude-sonnet-4-6"].price
+    assert sonnet is not None
+    assert (sonnet.input, sonnet.output, sonnet.cache_read, sonnet.cache_write) == (3, 15, 0.3, 3.75)
+    assert (sonnet.currency, sonnet.date) == ("USD", "2026-10-24")
+    haiku = offers["anthropic/claude-haiku-5-5"].price
+    assert haiku is not None and haiku.long is not None
+    assert (haiku.input, haiku.long_from, haiku.long.input) == (0.1, 100_000, 0.5)
+    env = {"ANTHROPIC_BASE_URL": "https://llm.invalid/v1", "ANTHROPIC_API_KEY": "sk-1"}
+    assert {each.price for each in await vendors(env)["anthropic"].offers()} == {None}
+
+
 async def test_without_a_key_it_says_how_to_set_one(vendors: MakeFamily) -> None:
     """Anthropic without a key is one offer that is not ready and says what to set and where."""
     (offer,) = await vendors({})["anthropic"].offers()

@@ -81,6 +81,8 @@ async def test_a_question_is_listed_and_answered(client: httpx.AsyncClient, kern
     assert (asked["options"], asked["state"], asked["session"]) == (["yes", "no"], "pending", session.info.id)
     assert (await client.get(questions, params={"session": "sid_other"})).json() == {"questions": []}
 
+    assert (await client.get(f"{questions}/{asked['id']}")).json() == asked
+    assert (await client.get(f"{questions}/99")).status_code == 404
     reply = await client.post(f"{questions}/{asked['id']}/answer", json={"approved": True, "text": "yes"})
     assert reply.status_code == 200
     assert (reply.json()["state"], reply.json()["answer"], reply.json()["answered_by"]) == (

@@ -155,3 +155,17 @@ def test_whatever_came_before_the_own_turn_decides(turns: list[tuple[int, str]])
     reply, _, _ = read(*events)
     own = next(((f"t{number}", outcome) for number, (row, outcome) in enumerate(turns) if row == 7), ("", ""))
     assert (reply.text, reply.outcome) == own
+
+
+def test_a_question_that_keeps_the_turn_waiting_is_told() -> None:
+    """Who follows a turn hears what it waits for and how to answer; another turn's question is none of it."""
+    asked: list[str] = []
+    events = [
+        started("t", 7),
+        event("question.asked", "t", question=3, call="", tool="", text="More?", expires_at=1),
+        event("question.asked", "other", question=4, call="", tool="", text="Else?", expires_at=1),
+        said("t", "yes"),
+        ended("t", "succeeded"),
+    ]
+    assert follow(iter(events), 7, watch=lambda text: None, ask=asked.append).text == "yes"
+    assert asked == ["It waits for you: More? (`halo approvals approve 3`, or `deny 3`)"]

@@ -74,12 +74,12 @@ def test_what_blocks_the_process_is_told(site: Path, monkeypatch: pytest.MonkeyP
     sleeper = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
     lay_out(site, "bad", f"{sleeper}import re; re.match('(a+)+$', 'a' * 64 + 'b')")
     lay_out(site, "zoo")
-    monkeypatch.setattr(trials, "SECONDS", 4.0)
+    monkeypatch.setattr(trials, "SECONDS", 10.0)
     began = time.monotonic()
     bad, zoo = tried(site.parent, [], ["bad", "zoo"])
-    assert "did not go on within 4 s" in bad.faults[0]
+    assert "did not go on within 10 s" in bad.faults[0]
     assert not zoo.faults
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
 
 
 def test_what_a_plugin_prints_is_no_verdict(site: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pytest
 
+from halo_kernel import Price
 from halo_lib_wire import Dialect
 from halo_lib_wire.vendors import Broken, Manifest, load_manifests, parse_endpoint
 from halo_openai.family import FAMILY
@@ -72,6 +74,46 @@ def test_each_vendor_speaks_its_dialect(
         assert found == dialect
     else:
         assert {name: getattr(found, name) for name in dialect} == dialect
+
+
+@pytest.mark.parametrize("id", ["openai", "deepseek"])
+def test_a_price_is_dated_and_longer_requests_cost_no_less(folder: Path, id: str) -> None:
+    """A shipped price says of when it is; a cache costs less than reading anew, a long request more."""
+    prices = [model.price.offered() for model in manifest(folder, id).models if model.price]
+    assert prices
+    for price in prices:
+        assert date.fromisoformat(price.date) <= date(2026, 11, 30)
+        assert price.cache_read is not None and price.cache_read < price.input < price.output
+        assert price.long is None or (price.long.input > price.input and price.long.output > price.output)
+
+
+MINE = "api: chat\ndefaultEndpoint: https://a.invalid\nmodels:\n  - id: m\n    price: "
+
+
+@pytest.mark.parametrize("day", ["2026-01-01", "'2026-01-01'"])
+def test_a_file_may_say_what_a_model_costs(folder: Path, day: str) -> None:
+    """A day may stand in quotes or not; what is not said of caches is as input."""
+    (folder / "mine.yaml").write_text(f"{MINE}{{currency: EUR, date: {day}, input: 1, output: 2.5}}\n")
+    price = manifest(folder, "mine").model("m").price
+    assert price is not None
+    assert price.offered() == Price(currency="EUR", date="2026-01-01", input=1, output=2.5)
+
+
+@pytest.mark.parametrize(
+    "price",
+    [
+        "{input: 1, output: 1}",
+        "{currency: USD, date: 1.1.2026, input: 1, output: 1}",
+        "{currency: dollars, date: 2026-01-01, input: 1, output: 1}",
+        "{currency: USD, date: 2026-01-01, input: -1, output: 1}",
+    ],
+)
+def test_a_price_that_breaks_a_rule_is_refused(folder: Path, price: str) -> None:
+    """A price names its currency and its day, and is not below 0; else the file says where it is wrong."""
+    (folder / "mine.yaml").write_text(f"{MINE}{price}\n")
+    found = manifests(folder)["mine"]
+    assert isinstance(found, Broken)
+    assert "models[0].price" in found.error
 
 
 def test_a_file_overrides_field_by_field(folder: Path) -> None:

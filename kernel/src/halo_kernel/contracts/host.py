@@ -10,7 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from ..records import Access, AgentSpec, BlobRef, Event, Principal, QuestionInfo, Secret, SessionInfo, WorkspaceInfo
+from ..records import (
+    Access,
+    AgentSpec,
+    BlobRef,
+    Event,
+    Message,
+    Principal,
+    QuestionInfo,
+    Secret,
+    SessionInfo,
+    WorkspaceInfo,
+)
 from .channels import Accounts
 from .delivery import Outbox
 from .sessions import Session
@@ -93,6 +104,9 @@ class Secrets(Protocol):
     def known(self) -> Sequence[str]:
         """Return the names, sorted."""
 
+    def mask(self, text: str) -> str:
+        """Return `text` with every secret value that the server knows, settings' too, replaced by its handle's name."""
+
 
 class Workspaces(Protocol):
     """The workspaces of this home."""
@@ -162,6 +176,14 @@ class Sessions(Protocol):
 
     async def view(self, session: str, *, workspace: str, principal: Principal) -> tuple[View, str]:
         """Return what people see of a session, and the cursor behind the last event of it. Raises `NotFound`."""
+
+    async def export(
+        self, session: str, *, workspace: str, principal: Principal
+    ) -> tuple[SessionInfo, View, tuple[Message, ...]]:
+        """Return a session, what people see of it, and its history as any provider takes it; nothing is opened for it.
+
+        Raises `NotFound`.
+        """
 
     async def erase(self, session: str, *, workspace: str, principal: Principal, start: int, end: int) -> Event:
         """Take out for good what events `start` to `end` say, whole turns of them; return the event that tells of it.

@@ -139,6 +139,9 @@ class Session(Protocol):
     async def output(self) -> str:
         """Return the last finished answer's text."""
 
+    async def commands(self) -> Sequence[records.CommandSpec]:
+        """Return what people can ask for here by `/name`, by that name."""
+
     async def children(self) -> Sequence[records.SessionInfo]:
         """Return the sessions that were started from this one, oldest first."""
 
@@ -222,8 +225,9 @@ class Prompt(Protocol):
 class ModelCall:
     """One model call, for those who guard and account for it; `usage` or `error` once it has finished.
 
-    Neither: it was cut, or waits for a person. `spent` is what each attempt reported, by the reply's id, as the
-    journal's `usage` events have it.
+    Neither: it was cut, or waits for a person. `spent` has every attempt that has begun, by the reply's id, with what
+    it reported, as the journal's `usage` events have it, or None. `cause` is the turn's, '' beside one; `price` is the
+    offer's.
     """
 
     id: str
@@ -232,10 +236,12 @@ class ModelCall:
     request: records.ModelRequest
     session: Session
     turn: str
+    cause: str = ""
+    price: records.Price | None = None
     approval: records.Answer | None = None
     usage: records.Usage | None = None
     error: ModelError | None = None
-    spent: dict[str, records.Usage] = field(default_factory=dict[str, records.Usage])
+    spent: dict[str, records.Usage | None] = field(default_factory=dict[str, records.Usage | None])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,7 +41,7 @@ class Attempt:
     said: MaskedStream
     thought: MaskedStream
     started: float
-    spent: dict[str, Usage]
+    spent: dict[str, Usage | None]
     first: float | None = None
     ended: float = 0.0
     text: str = ""
@@ -99,6 +99,7 @@ class Caller:
                 started=self.clock.monotonic(),
                 spent=call.spent,
             )
+            call.spent[attempt.reply] = None
             try:
                 await self._stream(provider, call.request, attempt, listener)
                 return _whole(attempt)

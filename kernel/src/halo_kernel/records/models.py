@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from .messages import Message, ToolCall
 
@@ -81,15 +81,18 @@ Chunk = TextDelta | ThinkingDelta | ToolCall | Usage | Stop
 class Price(Struct, frozen=True, kw_only=True):
     """What a million tokens cost, in `currency` (ISO 4217) as of `date` (ISO 8601).
 
-    Of a price that depends on the hour or on a request's length it is the highest. None: as `input`.
+    `cache_read` and `cache_write` are as `input` where they are None. A request of more than `long_from` tokens costs
+    `long`, all of it. Of a price that depends on the hour it is the highest.
     """
 
-    currency: str
-    date: str
-    input: float
-    output: float
-    cache_read: float | None = None
-    cache_write: float | None = None
+    currency: Annotated[str, Meta(pattern="^[A-Z]{3}$")]
+    date: Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\d$")]
+    input: Annotated[float, Meta(ge=0)]
+    output: Annotated[float, Meta(ge=0)]
+    cache_read: Annotated[float, Meta(ge=0)] | None = None
+    cache_write: Annotated[float, Meta(ge=0)] | None = None
+    long_from: int | None = None
+    long: Price | None = None
 
 
 class Offer(Struct, frozen=True, kw_only=True):

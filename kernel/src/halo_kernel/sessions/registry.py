@@ -12,13 +12,14 @@ from ..access import fold_access
 from ..blobs import Blobs, referenced
 from ..contracts import Tx
 from ..errors import BadInput, NotFound
-from ..folds import View
+from ..folds import History, View
 from ..inbox import waiting
 from ..journal import erase, folded, journal_of, make_cursor
 from ..log import logger
-from ..records import Access, Event, Principal, SessionInfo
+from ..records import Access, Event, Message, Principal, SessionInfo
 from ..records.storable import storable_text
 from ..recovery import is_cut
+from ..repair import repair_history
 from . import rows
 from .exchanges import delete_exchange
 from .forks import fork
@@ -108,6 +109,19 @@ class Sessions:
         def look(tx: Tx) -> tuple[View, str]:
             rows.load(tx, session, workspace=seat.workspace, principal=principal)
             return folded(tx, session, View)[0], make_cursor(*journal_of(tx, session))
+
+        return await seat.database.read(look)
+
+    async def export(
+        self, session: str, *, workspace: str, principal: Principal
+    ) -> tuple[SessionInfo, View, tuple[Message, ...]]:
+        """See `contracts.Sessions.export`."""
+        seat = await self._seat_of(workspace)
+
+        def look(tx: Tx) -> tuple[SessionInfo, View, tuple[Message, ...]]:
+            info = rows.load(tx, session, workspace=seat.workspace, principal=principal)
+            history = folded(tx, session, History)[0]
+            return info, folded(tx, session, View)[0], repair_history(history.messages())
 
         return await seat.database.read(look)
 

@@ -498,6 +498,11 @@ class LiveSession:
         await self.seat.database.write(lambda tx: rows.mark(tx, session, name))
         await self._refresh()
 
+    async def commands(self) -> Sequence[records.CommandSpec]:
+        """See `contracts.Session.commands`."""
+        found = await self.seat.hooks.gather(hookspecs.list_commands, session=self)
+        return sorted((spec for _, spec in found), key=lambda spec: spec.name)
+
     async def complete(self, request: records.ModelRequest, *, purpose: str) -> str:
         """See `contracts.Session.complete`."""
         return await complete(self.seat, self, request, purpose=purpose)

@@ -96,6 +96,10 @@ class KeptSecrets:
         """See `contracts.Secrets.known`."""
         return sorted(self._read())
 
+    def mask(self, text: str) -> str:
+        """See `contracts.Secrets.mask`."""
+        return self._settings.redactor(text)
+
     def _read(self) -> dict[str, str]:
         return json.decode(read_secret(self._path) or "{}", type=dict[str, str])
 

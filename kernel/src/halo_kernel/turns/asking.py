@@ -41,7 +41,7 @@ class Draft(Listener):
 
     async def failed(self, attempt: Attempt, error: ModelError) -> None:
         """See `Listener.failed`."""
-        paid = [usage_of(attempt)] if attempt.reply in attempt.spent else []
+        paid = [usage_of(attempt)] if attempt.spent[attempt.reply] else []
         await self._desk.commit(lambda _: [discarded(attempt, error), *paid])
 
 
@@ -54,7 +54,8 @@ async def ask_models(place: Place, line: list[Offer], wish: ModelCall, listener:
     clock, hooks, models = place.clock, place.hooks, place.models
     while True:
         offer = models.next_of(line, clock.monotonic())
-        call = replace(wish, id=clock.new_id(64), model=offer.model, request=_made_for(offer, wish), spent={})
+        call = replace(wish, id=clock.new_id(64), model=offer.model, price=offer.price, spent={})
+        call = replace(call, request=_made_for(offer, wish))
         try:
             await _authorize(hooks, call)
             provider = models.provider(offer.model)

@@ -195,7 +195,7 @@ class Turn:
     async def _call(self, context: Context) -> Attempt:
         desk, model, request = self._desk, context.model, context.request()
         call = ModelCall(id="", model=model, purpose="turn", request=request, session=desk.session, turn=self.id)
-        call = replace(call, approval=self._answers.pop(("", "model"), None))
+        call = replace(call, cause=self.rows[0].cause, approval=self._answers.pop(("", "model"), None))
         return await ask_models(desk.place, context.line, call, self._draft)
 
     async def _act(self, batch: Batch, events: Sequence[records.Event]) -> records.TurnResult | None:

@@ -17,6 +17,8 @@ def provide_routes(host: Host) -> Iterable[Route]:
     from .deliveries import delivery_routes
     from .doctor import doctor_routes
     from .erase import erase_routes
+    from .export import export_routes
+    from .lifecycle import lifecycle_routes
     from .models import model_routes
     from .openapi import openapi_routes
     from .questions import question_routes
@@ -29,7 +31,9 @@ def provide_routes(host: Host) -> Iterable[Route]:
         *openapi_routes(host),
         *workspace_routes(host),
         *session_routes(host),
+        *lifecycle_routes(host),
         *stream_routes(host),
+        *export_routes(host),
         *erase_routes(host),
         *question_routes(host),
         *delivery_routes(host),

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from halo_kernel import Exchange, Host, QuestionInfo, Route
+from halo_kernel import Exchange, Host, NotFound, QuestionInfo, Route
 
 from .query import flag_of, number_of
 
@@ -41,6 +41,16 @@ class _Questions:
         )
         return QuestionList(found)
 
+    async def show(self, exchange: Exchange) -> QuestionInfo:
+        number = number_of(exchange, "question")
+        found = await self.host.questions.list(
+            workspace=exchange.params["workspace"], principal=exchange.principal, everything=True
+        )
+        for each in found:
+            if each.id == number:
+                return each
+        raise NotFound(f"there is no question {number}")
+
     async def answer(self, exchange: Exchange) -> QuestionInfo:
         assert isinstance(exchange.body, AnswerRequest)
         return await self.host.questions.answer(
@@ -62,6 +72,13 @@ def question_routes(host: Host) -> list[Route]:
             handler=on.list,
             reply=QuestionList,
             summary="List the open questions of your sessions, with `all` the settled ones too",
+        ),
+        Route(
+            method="GET",
+            path=QUESTIONS + "/{question}",
+            handler=on.show,
+            reply=QuestionInfo,
+            summary="Show a question of your sessions, settled or not",
         ),
         Route(
             method="POST",

@@ -21,10 +21,13 @@ class Reply:
     usage: dict[str, Any] | None = None
 
 
-def follow(events: Iterable[ServerEvent], row: int, *, watch: Callable[[str], None]) -> Reply:
+def follow(
+    events: Iterable[ServerEvent], row: int, *, watch: Callable[[str], None], ask: Callable[[str], None] | None = None
+) -> Reply:
     """Read events until the turn that answers inbox row `row` has ended; `watch` gets lines for the curious.
 
-    A turn that gave way to newer input, or was cut by a crash, is followed to the one that goes on.
+    `ask` gets a line for each question that keeps the turn waiting. A turn that gave way to newer input, or was cut by
+    a crash, is followed to the one that goes on.
     """
     reply = Reply()
     for event in events:
@@ -33,7 +36,14 @@ def follow(events: Iterable[ServerEvent], row: int, *, watch: Callable[[str], No
             _delta(reply, data, watch)
         elif event.event == "event" and _take(reply, data, row, watch):
             break
+        elif ask and data.get("kind") == "question.asked" and data["turn"] == reply.turn:
+            ask(_question(data["body"]))
     return reply
+
+
+def _question(body: dict[str, Any]) -> str:
+    number = body["question"]
+    return f"It waits for you: {body['text']} (`halo approvals approve {number}`, or `deny {number}`)"
 
 
 def _delta(reply: Reply, data: dict[str, Any], watch: Callable[[str], None]) -> None:

@@ -85,7 +85,7 @@ def _ask(client: Client, path: str, text: str, *, verbose: bool) -> Reply:
     watch: Callable[[str], None] = _watch if verbose else lambda piece: None
     quiet = nullcontext() if verbose else waiting("Waiting for the answer; Ctrl-C stops it", in_pipe=False)
     with quiet:
-        reply = follow(client.stream(f"{path}/stream", after=receipt["cursor"]), receipt["row"], watch=watch)
+        reply = follow(client.stream(f"{path}/stream", after=receipt["cursor"]), receipt["row"], watch=watch, ask=note)
     if verbose:
         _watch("\n")
     return reply

@@ -14,13 +14,13 @@ PEOPLE = (
     *("~/.npmrc", "~/.pypirc", "~/.gitconfig", "~/.git-credentials", "~/.config/git/credentials", "~/.netrc"),
     *("~/.bash_history", "~/.zsh_history", "~/.python_history"),
 )
-HALO = ("secrets", "logs", "global/internal-sessions", "global/logs", "global/*.db*")
+HALO = ("secrets", "logs", "global/internal-sessions", "global/logs", "global/*.db*", "global/.replaced")
 # Sockets through which a process is started or steered outside the sandbox; mounting read-only does not stop a connect.
 SOCKETS = (
     *("/run/user", "/run/dbus", "/run/systemd/private", "/run/snapd.socket", "/run/libvirt"),
     *("/run/docker.sock", "/run/containerd", "/run/podman", "/run/crio", "/var/run/docker.sock"),
 )
-WORKSPACE = (".halo/sessions", ".halo/logs", ".halo/evo", ".halo/*.db*")
+WORKSPACE = (".halo/sessions", ".halo/logs", ".halo/evo", ".halo/*.db*", ".halo/.replaced")
 _DATABASE = re.compile(r"[^/]*\.db(-wal|-shm|-journal|\.members|\.backup-.*)?", re.IGNORECASE)
 
 
@@ -29,7 +29,8 @@ def is_database(path: str, home: str) -> bool:
     folder, name = os.path.split(path)
     if not _DATABASE.fullmatch(name):
         return False
-    return os.path.basename(folder).casefold() == ".halo" or path.startswith((f"{home}/global/", f"{home}/secrets/"))
+    ours = os.path.basename(folder).casefold() == ".halo" or "/.halo/.replaced/" in path.casefold()
+    return ours or path.startswith((f"{home}/global/", f"{home}/secrets/"))
 
 
 def hidden_paths(home: str, settings: ToolSettings) -> list[str]:
@@ -40,7 +41,12 @@ def hidden_paths(home: str, settings: ToolSettings) -> list[str]:
 
 def workspace_masks(folder: str, others: Sequence[str] = ()) -> list[str]:
     """Return what is hidden in a workspace, and the databases of the `others`."""
-    databases = [os.path.join(glob.escape(other), ".halo/*.db*") for other in others if other != folder]
+    databases = [
+        os.path.join(glob.escape(other), name)
+        for other in others
+        if other != folder
+        for name in (".halo/*.db*", ".halo/.replaced")
+    ]
     return _existing([*(os.path.join(glob.escape(folder), name) for name in WORKSPACE), *databases])
 
 

@@ -2,29 +2,64 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from halo_kernel import BadFile
+from halo_kernel import BadFile, Price
 
 from .family import Family
 
+Rate = Annotated[float, Meta(ge=0)]
+
+
+class Rates(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a million tokens cost; those of a cache are as `input` where nothing is said of them."""
+
+    input: Rate
+    output: Rate
+    cache_read: Rate | None = None
+    cache_write: Rate | None = None
+
+
+class ModelPrice(Rates, frozen=True, kw_only=True, rename="camel"):
+    """Rates in `currency`, as of `date`; requests of more than `long_from` tokens cost `long`."""
+
+    currency: Annotated[str, Meta(pattern="^[A-Z]{3}$")]
+    date: datetime.date
+    long_from: int | None = None
+    long: Rates | None = None
+
+    def offered(self) -> Price:
+        """Return the price as offers have it."""
+        long = Price(**self._of(self.long)) if self.long else None
+        return Price(**self._of(self), long_from=self.long_from, long=long)
+
+    def _of(self, rates: Rates) -> dict[str, Any]:
+        given = {name: getattr(rates, name) for name in Rates.__struct_fields__}
+        return {"currency": self.currency, "date": self.date.isoformat(), **given}
+
 
 class Model(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A model of a vendor; `wire` holds what it speaks differently from the vendor's other ones."""
+    """A model of a vendor; `wire` holds what it speaks differently from the vendor's other ones.
+
+    `price` is the vendor's own, so it counts only at the vendor's own address.
+    """
 
     id: str
     display_name: str = ""
     context_window: int | None = None
     max_output_tokens: int | None = None
     wire: dict[str, object] = {}
+    price: ModelPrice | None = None
 
 
 class SecretField(Struct, frozen=True, kw_only=True):
@@ -140,8 +175,8 @@ def _read(path: Path) -> dict[str, object]:
 
 
 def _checked(path: Path, document: Mapping[str, object], merged: Mapping[str, object], family: Family) -> Manifest:
-    try:
-        return _manifest(merged, family)
+    try:  # numbers and dates of this YAML library are types of its own
+        return _manifest(json.loads(json.dumps(merged, default=str)), family)
     except msgspec.ValidationError as error:
         rule, _, place = str(error).partition(" - at `$")
         field = place.rstrip("`").lstrip(".")

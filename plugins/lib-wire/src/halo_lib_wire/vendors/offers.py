@@ -59,6 +59,7 @@ def ready(vendor: Vendor, name: str, reason: str, *, rank: int = KEYED, context:
         max_tokens=model.max_output_tokens,
         label=model.display_name or name,
         credential=vendor.key.source if vendor.key else "",
+        price=model.price.offered() if model.price and not vendor.follows_base_url else None,
     )
 
 
