@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from . import contracts, hookspecs
 from .blobs import Blobs
@@ -49,9 +49,6 @@ from .sites import Wanted, add_sites
 from .supervisor import Supervisor, end_task
 from .swaps import finish_swaps
 from .workspaces import Workspaces
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 _ENGINE = "sqlite"
@@ -210,14 +207,10 @@ class Kernel:
         async def make_seat(info: WorkspaceInfo, database: Database, mark_busy: Callable[[], Awaitable[None]]) -> Seat:
             seat = self._seat(info, database, mark_busy)
             await self.hooks.tell(hookspecs.workspace_opened, workspace=info, host=self.host)
-            duties: dict[str, Callable[[], Awaitable[None]]] = {
-                "inbox": seat.watch_inbox,
-                "questions": seat.watch_questions,
-            }
+            duties = {"inbox": seat.watch_inbox, "questions": seat.watch_questions}
             if not embedded:
                 duties["retention"] = lambda: watch_retention(database, self.clock)
                 duties["blobs"] = lambda: self._blobs.sweep(info.id, database, self.clock)
-            if not embedded:
                 duties["outbox"] = Courier(database, self._dispatchers, self.clock, self.hooks).run
             for name, work in duties.items():
                 task = self.supervisor.keep(f"{name} of {info.path}", work)
@@ -384,19 +377,16 @@ class Kernel:
             yield self.data.close
 
     def _find(self, kind: str, name: str) -> object | None:
-        match kind:
-            case "dispatcher":
-                return self._dispatchers.get(name)
-            case "channel":
-                return self.accounts.channels.get(name)
-            case "model":
-                return self._models.find(name)
-            case "routes":
-                return self.served
-            case "kernel":
-                return self
-            case _:
-                raise BadInput(f"kind must be channel, dispatcher, model, routes or kernel, not {kind!r}", field="kind")
+        finders: Mapping[str, Callable[[str], object | None]] = {
+            "channel": self.accounts.channels.get,
+            "dispatcher": self._dispatchers.get,
+            "model": self._models.find,
+            "routes": lambda _: self.served,
+            "kernel": lambda _: self,
+        }
+        if kind not in finders:
+            raise BadInput(f"kind must be one of {', '.join(finders)}, not {kind!r}", field="kind")
+        return finders[kind](name)
 
     async def _seat_of(self, workspace: str) -> Seat:
         return await self.workspaces.seat(workspace)

@@ -20,10 +20,9 @@ from ..errors import BadInput, StorageUnavailable
 from ..leases import Leases
 from .backups import copy, copying
 from .bells import SqliteBell
-from .connection import Connection
+from .connection import Connection, Job, Kind, tell
 from .files import OPEN, is_own_file, prepare
 from .filesystems import is_network
-from .jobs import Job, Kind, tell
 from .schema import in_order, migrate
 
 T = TypeVar("T")
