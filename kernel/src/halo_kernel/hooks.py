@@ -132,17 +132,15 @@ class Hooks:
 
     async def gather(self, spec: Collected[P, T], *args: P.args, **kwargs: P.kwargs) -> list[tuple[str, T]]:
         """Return what all plugins provide, with the plugin's name, ordered by it."""
-        return await self._gather(self._calls(spec, args, kwargs))
+        calls = self._calls(spec, args, kwargs)
+        answers = await self._ask_all(calls, self.budget)
+        failures = self._blame(answers)
+        given = [(call.plugin, answer) for call, answer in zip(calls, answers, strict=True) if answer not in failures]
+        return [(plugin, item) for plugin, items in given for item in cast("list[T]", items)]
 
     async def gather_all(self, spec: Collected[P, T], *args: P.args, **kwargs: P.kwargs) -> list[tuple[str, T]]:
         """Return what all plugins provide, or raise the first `PluginFailed` once all have been asked."""
-        return await self._gather(self._calls(spec, args, kwargs), strict=True)
-
-    async def _gather(self, calls: Sequence[_Call], *, strict: bool = False) -> list[Any]:
-        answers = await self._ask_all(calls, self.budget)
-        failures = self._blame(answers, strict=strict)
-        given = [(call.plugin, answer) for call, answer in zip(calls, answers, strict=True) if answer not in failures]
-        return [(plugin, item) for plugin, items in given for item in cast("list[object]", items)]
+        return await replace(self, strict=True).gather(spec, *args, **kwargs)
 
     # notify
 
