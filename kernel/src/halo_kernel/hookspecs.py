@@ -106,6 +106,14 @@ async def run_finished(session: records.SessionInfo, result: records.TurnResult)
 
 
 @spec
+async def session_erased(session: records.SessionInfo) -> None:
+    """Notify, awaited: a session, or something in it, was erased or deleted; a copy of it is taken out here.
+
+    Out of files too when it was erased. With a session that is `deleted` go all below it.
+    """
+
+
+@spec
 async def tool_finished(session: records.SessionInfo, event: records.Event) -> None:
     """Notify: a tool's result is in the journal."""
 

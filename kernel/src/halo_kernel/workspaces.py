@@ -41,6 +41,7 @@ class Workspaces:
     seats: dict[str, Seat] = field(default_factory=dict[str, Seat])
     _marked: set[str] = field(default_factory=set[str])
     _opening: dict[Path, asyncio.Task[Seat]] = field(default_factory=dict[Path, "asyncio.Task[Seat]"])
+    _ending: dict[Path, asyncio.Task[None]] = field(default_factory=dict[Path, "asyncio.Task[None]"])
 
     async def open(self, path: str | Path, *, anew: bool = False) -> WorkspaceInfo:
         """See `contracts.Workspaces.open`."""
@@ -132,10 +133,18 @@ class Workspaces:
             if seat.used == used and not seat.sessions:  # as before
                 path = Path(seat.workspace.path)
                 del self.seats[seat.workspace.id], self._opening[path]
-                self._marked.discard(seat.workspace.id)
-                await seat.scope.close()
-                await self._clear_busy(seat.workspace.id)
-                await self.data.forget(_place(path))
+                self._ending[path] = asyncio.get_running_loop().create_task(self._end(seat, path))
+                await asyncio.wait({self._ending[path]})
+
+    async def _end(self, seat: Seat, path: Path) -> None:
+        """Give back what a workspace holds; whoever opens it meanwhile waits for this."""
+        try:
+            self._marked.discard(seat.workspace.id)
+            await seat.scope.close()
+            await self._clear_busy(seat.workspace.id)
+            await self.data.forget(_place(path))
+        finally:
+            del self._ending[path]
 
     async def _clear_busy(self, workspace: str) -> None:
         """Delete this process's mark and those of dead ones; a living process clears its own."""
@@ -168,6 +177,8 @@ class Workspaces:
         return seat
 
     async def _open(self, path: Path, anew: bool) -> Seat:
+        if path in self._ending:
+            await asyncio.wait({self._ending[path]})
         place = _place(path)
         database = await self.data.open_place(place, WORKSPACE)
         fresh = self.clock.new_id(64)

@@ -16,7 +16,7 @@ import pytest
 from halo_backup.create import Made
 from halo_backup.restore import Restored
 from halo_kernel import BadInput, Conflict, HaloError, Incoming, Kernel, NotFound, ServerRunning, ServerSettings
-from halo_kernel.testing import Hang, ScriptedModel, a_session, running_kernel, until
+from halo_kernel.testing import Hang, Postbox, ScriptedModel, a_session, running_kernel, until
 
 Make = Callable[..., Awaitable[Made]]
 PutBack = Callable[..., Restored]
@@ -171,6 +171,48 @@ async def test_what_waited_goes_on(home: Path, tmp_path: Path, make: Make, put_b
     async with running_kernel(tmp_path / "h2", model=model) as kernel:
         await until(lambda: any("queued" in str(request) for request in model.requests))
         await until(lambda: not model.active)
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "state", "again"), [("keyed", "sent", 1), ("queryable", "sent", 0), ("none", "uncertain", 0)]
+)
+async def test_what_was_owed_is_not_sent_twice(
+    home: Path, tmp_path: Path, make: Make, put_back: PutBack, guarantee: Any, state: str, again: int
+) -> None:
+    """What was sent after the backup arrives once: with its key, or it is looked for; else it is shown as uncertain.
+
+    A copy beside the living original owes nothing at all.
+    """
+    owing, gate = Incoming(text="owed", route="post:me:here"), asyncio.Event()
+    slow = Postbox(guarantee=guarantee, before=lambda part: gate.wait(), file=tmp_path / "arrived")
+    async with running_kernel(home, extra={"post": slow}) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        await session.prompt(owing).result
+        await until(lambda: slow.attempts)
+        await make(kernel, tmp_path / "one.backup")
+        await make(kernel, tmp_path / "w.backup", workspace=str(tmp_path / "w"))
+        gate.set()
+        await until(lambda: slow.arrived)
+        await _settled(kernel, tmp_path / "w")
+    put_back(tmp_path / "one.backup", home)
+    post = Postbox(guarantee=guarantee, file=tmp_path / "arrived")
+    async with running_kernel(home, extra={"post": post}) as kernel:
+        assert await _settled(kernel, tmp_path / "w") == [state]
+    assert (len(post.attempts), len(post.arrived)) == (again, 1)
+    put_back(tmp_path / "w.backup", home, folder=tmp_path / "copy")
+    async with running_kernel(home, extra={"post": post}) as kernel:
+        assert await _settled(kernel, tmp_path / "copy") == ["failed"]
+    assert len(post.arrived) == 1
+
+
+async def _settled(kernel: Kernel, folder: Path) -> list[str]:
+    """Return the states of all that is owed in a workspace once nothing is on its way."""
+    workspace = (await kernel.host.workspaces.open(folder)).id
+    for _ in range(500):
+        if not await kernel.host.outbox.list(workspace=workspace, unsettled=True):
+            break
+        await asyncio.sleep(0.02)
+    return [part.state for each in await kernel.host.outbox.list(workspace=workspace) for part in each.parts]
 
 
 async def test_a_home_that_is_served_is_not_restored(

@@ -185,6 +185,19 @@ class Sessions(Protocol):
         Raises `NotFound`.
         """
 
+    async def events(
+        self, session: str, *, workspace: str, principal: Principal, after: int = 0, limit: int = 500
+    ) -> Sequence[Event]:
+        """Return events of a session behind number `after`, oldest first, without opening it. Raises `NotFound`."""
+
+    async def changed(self, *, workspace: str, since: int, after: str = "", limit: int = 500) -> Sequence[SessionInfo]:
+        """Return the sessions, of all principals, that changed since a time in UTC milliseconds, by id.
+
+        Those below others, archived and deleted ones are among them; the next page comes after the last id. A change
+        is in the list some time after its own, as writes wait. A plugin that shows any of this to somebody answers for
+        the filter by principal.
+        """
+
     async def erase(self, session: str, *, workspace: str, principal: Principal, start: int, end: int) -> Event:
         """Take out for good what events `start` to `end` say, whole turns of them; return the event that tells of it.
 

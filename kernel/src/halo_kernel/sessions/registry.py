@@ -8,13 +8,14 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from .. import hookspecs
 from ..access import fold_access
 from ..blobs import Blobs, referenced
 from ..contracts import Tx
-from ..errors import BadInput, NotFound
+from ..errors import BadInput, NotFound, Stopping
 from ..folds import History, View
 from ..inbox import waiting
-from ..journal import erase, folded, journal_of, make_cursor
+from ..journal import erase, folded, journal_of, make_cursor, read
 from ..log import logger
 from ..records import Access, Event, Message, Principal, SessionInfo
 from ..records.storable import storable_text
@@ -65,7 +66,8 @@ class Sessions:
             await self._find(seat, session, principal)  # the id may be a foreign session's
         live = await self._live(seat, session)
         if place is not None and place != live.info.directory:
-            await live.move(place)
+            now = seat.clock.now()
+            seat.tell(await seat.database.write(lambda tx: rows.move(tx, session, place, at=now)))
         return live
 
     async def _find(self, seat: Seat, session: str, principal: Principal) -> None:
@@ -112,6 +114,23 @@ class Sessions:
 
         return await seat.database.read(look)
 
+    async def events(
+        self, session: str, *, workspace: str, principal: Principal, after: int = 0, limit: int = 500
+    ) -> Sequence[Event]:
+        """See `contracts.Sessions.events`."""
+        seat = await self._seat_of(workspace)
+
+        def look(tx: Tx) -> Sequence[Event]:
+            rows.load(tx, session, workspace=seat.workspace, principal=principal)
+            return read(tx, session, after=after, limit=limit)
+
+        return await seat.database.read(look)
+
+    async def changed(self, *, workspace: str, since: int, after: str = "", limit: int = 500) -> Sequence[SessionInfo]:
+        """See `contracts.Sessions.changed`."""
+        seat = await self._seat_of(workspace)
+        return await seat.database.read(lambda tx: rows.changed(tx, seat.workspace, since, after, limit))
+
     async def export(
         self, session: str, *, workspace: str, principal: Principal
     ) -> tuple[SessionInfo, View, tuple[Message, ...]]:
@@ -135,13 +154,16 @@ class Sessions:
         if blobs:
             named = await seat.database.read(referenced)
             await self._blobs.collect(workspace, named, seat.clock.now(), erased=blobs)
+        await seat.hooks.tell(hookspecs.session_erased, session=live.info)
         return event
 
     async def delete_exchange(self, session: str, *, workspace: str, principal: Principal, row: int) -> Event:
         """See `contracts.Sessions.delete_exchange`."""
         live = await self.open(session, workspace=workspace, principal=principal)
-        now, by = (await self._seat_of(workspace)).clock.now(), principal.name
+        seat = await self._seat_of(workspace)
+        now, by = seat.clock.now(), principal.name
         event, _ = await live.alter(lambda tx: (delete_exchange(tx, session, row, by=by, at=now), None))
+        await seat.hooks.tell(hookspecs.session_erased, session=live.info)
         return event
 
     async def rename(self, session: str, *, workspace: str, principal: Principal, title: str) -> Event:
@@ -172,7 +194,10 @@ class Sessions:
 
     async def delete(self, session: str, *, workspace: str, principal: Principal) -> None:
         """See `contracts.Sessions.delete`."""
-        await (await self.open(session, workspace=workspace, principal=principal)).halt("deleted")
+        live = await self.open(session, workspace=workspace, principal=principal)
+        await live.halt("deleted")
+        seat = await self._seat_of(workspace)
+        await seat.hooks.tell(hookspecs.session_erased, session=replace(live.info, deleted=True))
 
     async def recover(self, workspace: str) -> None:
         """Let every session of a workspace go on that a crash cut or where messages wait."""
@@ -185,6 +210,8 @@ class Sessions:
         try:
             (await self._live(seat, session)).stir()
             self._broken.discard(session)
+        except Stopping:
+            pass
         except Exception as error:  # whatever the plugin that finds agents raises
             if session not in self._broken:
                 logger("sessions").error("could not recover a session", session=session, error=str(error))
@@ -192,6 +219,8 @@ class Sessions:
 
     async def close(self, seats: Sequence[Seat], mode: Literal["abort", "land"]) -> None:
         """Close every open session, at most 8 s."""
+        if self._opening:
+            await asyncio.wait(self._opening.values(), timeout=_CLOSE_SECONDS)
         closing = [session.close(mode) for seat in seats for session in list(seat.sessions.values())]
         if closing:
             await asyncio.wait(closing, timeout=_CLOSE_SECONDS)
@@ -223,6 +252,7 @@ class Sessions:
         directory: str,
     ) -> None:
         """Make a session, below `parent` if one is given; an id that is taken stays whose it is."""
+        _check_running(seat)
         for field, text in (("title", title), ("origin", origin)):
             if storable_text(text) != text:
                 raise BadInput(f"{field} must not contain U+0000 or surrogates", field=field)
@@ -249,9 +279,10 @@ class Sessions:
     async def _live(self, seat: Seat, session: str) -> LiveSession:
         """Return the one open instance; all who ask while it opens share one opening."""
         while (live := seat.sessions.get(session)) is not None and live.closed:
-            await asyncio.shield(live.close())
+            await live.close()
         if live is not None:
             return live
+        _check_running(seat)
         key = (seat.workspace.id, session)
         task = self._opening.get(key)
         if task is None:
@@ -277,6 +308,11 @@ class Sessions:
         if owed:
             live.stir()
         return live
+
+
+def _check_running(seat: Seat) -> None:
+    if seat.stopping.is_set():
+        raise Stopping("the server is shutting down", advice="try again when it is back")
 
 
 def _owed(tx: Tx) -> Sequence[str]:

@@ -28,7 +28,7 @@ _OWNED = ("id", "root", "parent", "agent", "access", "principal", "principal_kin
 NEW = (*_OWNED, "title", "directory", "created_at", "updated_at")
 _COLUMNS = {
     **{name: f"s.{name}" for name in (*NEW, "model", "marks", "head")},
-    **{name: f"s.{name}_at IS NOT NULL" for name in ("stopped", "archived")},
+    **{name: f"s.{name}_at IS NOT NULL" for name in ("stopped", "archived", "deleted")},
     "parked": "s.parked",
     "state": "CASE WHEN r.waiting IS NULL THEN 'idle' WHEN r.waiting = 0 THEN 'running' ELSE 'waiting' END",
 }
@@ -167,6 +167,13 @@ def children(tx: Tx, session: str, *, workspace: records.WorkspaceInfo) -> Seque
     return [_info(row, workspace) for row in rows]
 
 
+def changed(tx: Tx, workspace: records.WorkspaceInfo, since: int, after: str, limit: int) -> list[records.SessionInfo]:
+    """Return sessions of all principals that changed since then, those whose ids come after `after`, by id."""
+    news = "s.updated_at >= ? OR s.archived_at >= ? OR s.deleted_at >= ?"
+    found = tx.execute(f"{_SELECT} WHERE s.id > ? AND ({news}) ORDER BY s.id LIMIT ?", (after, *[since] * 3, limit))
+    return [_info(row, workspace) for row in found]
+
+
 def tree(tx: Tx, session: str) -> list[str]:
     """Return a session and all below it, parents first."""
     found = [session]
@@ -194,8 +201,8 @@ def halt(tx: Tx, session: str, how: Halt, *, at: int) -> tuple[records.Event, ..
 
 
 def end_pause(tx: Tx, session: str, *, why: str, at: int) -> tuple[records.Event, ...]:
-    """Settle what keeps a session's turn waiting, so that it ends as cancelled when it is taken up."""
-    tx.execute("UPDATE runs SET waiting = 2 WHERE session = ? AND waiting = 1", (session,))
+    """Settle what keeps a session's turn waiting, so that it ends as cancelled, whichever process has it."""
+    tx.execute("UPDATE runs SET waiting = 2 WHERE session = ?", (session,))
     return supersede(tx, session, at=at, why=why)
 
 
@@ -234,6 +241,8 @@ def after(info: records.SessionInfo, event: records.Event) -> records.SessionInf
     match event.body:
         case records.SessionTitled(title=title):
             info = replace(info, title=title)
+        case records.SessionMoved(directory=directory):
+            info = replace(info, directory=directory)
         case records.UsageRecorded(model=model, purpose="turn"):
             info = replace(info, model=model)
         case records.TurnStarted():

@@ -129,8 +129,8 @@ class Seat(Place):
             found = await self.database.read(_sessions_with_waiting_rows)
         except StorageUnavailable as error:
             logger("sessions").warning("could not look for messages of other processes", error=error.message)
-            found = dict.fromkeys(self.sessions, 0)
-        for name, hard in found.items():
+            found = [(name, 0) for name in self.sessions]
+        for name, hard in found:
             if (session := self.sessions.get(name)) is not None:
                 session.stir(hard)
 
@@ -149,10 +149,14 @@ def _waiting_in(tx: Tx, root: str) -> list[str]:
     return [str(name) for (name,) in tx.execute(f"SELECT id FROM sessions WHERE root = ? AND {waits}", (root,))]
 
 
-def _sessions_with_waiting_rows(tx: Tx) -> dict[str, int]:
-    """Return the sessions where something waits, each with the last row that wants to interrupt at once, or 0."""
+def _sessions_with_waiting_rows(tx: Tx) -> list[tuple[str, int]]:
+    """Return the sessions where something waits, each with the last row that wants to interrupt at once, or 0.
+
+    Those whose turn is to end come with -1.
+    """
     found = tx.execute(
         "SELECT session, max(CASE WHEN mode = 'interrupt_hard' THEN id ELSE 0 END) FROM inbox"
-        " WHERE state = 'waiting' GROUP BY session UNION ALL SELECT session, 0 FROM runs WHERE waiting > 0"
+        " WHERE state = 'waiting' GROUP BY session UNION ALL"
+        " SELECT session, CASE waiting WHEN 2 THEN -1 ELSE 0 END FROM runs WHERE waiting > 0"
     )
-    return {str(session): int(hard) for session, hard in found}
+    return [(str(session), int(hard)) for session, hard in found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -32,6 +33,7 @@ from .writes import Writes
 T = TypeVar("T")
 
 _CLOSE_SECONDS = 5.0
+_driving = ContextVar("_driving", default="")  # the id, since a context may outlive the session
 _HELD_SECONDS = 1.0
 
 
@@ -43,7 +45,7 @@ class LiveSession:
         self._info = info
         self.agent = agent
         self._desk: Desk | None = None
-        self._lease: Lease | None = None
+        self.lease: Lease | None = None  # the tree's, while this session works under it
         self._driver: asyncio.Task[None] | None = None
         self._turn: Turn | None = None
         self._stirred = asyncio.Event()
@@ -74,11 +76,6 @@ class LiveSession:
     def running(self) -> bool:
         """Whether a turn is active or about to start."""
         return self._driver is not None or bool(self.writes)
-
-    @property
-    def lease(self) -> Lease | None:
-        """The tree's lease, while this session works under it."""
-        return self._lease
 
     @property
     def closed(self) -> bool:
@@ -138,6 +135,8 @@ class LiveSession:
             await self._tell_tree()
         elif self._turn is not None and row <= max(self._turn.numbers):
             self._turn.token.request("cancelled")
+        elif self._rests == "waiting" and not handle.result.done():  # its turn waits for a person
+            await self._end_pause()
         self.stir()
 
     async def _accept(self, message: records.Incoming) -> tuple[records.Receipt, bool]:
@@ -168,8 +167,13 @@ class LiveSession:
     # Running
 
     def stir(self, hard: int = 0) -> None:
-        """Something may wait; inbox row `hard`, if it is new and not the active turn's own, aborts that turn."""
+        """Something may wait; inbox row `hard`, if it is new and not the active turn's own, aborts that turn.
+
+        -1: another process halted the session.
+        """
         self._stirred.set()
+        if hard < 0 and self._turn is not None:
+            self._turn.token.request("cancelled")
         if hard > self._hard:
             self._hard = hard
             if self._turn is not None and hard not in self._turn.numbers:
@@ -196,6 +200,7 @@ class LiveSession:
     async def _drive(self) -> None:
         """Run turns until nothing waits that this process may run."""
         gate = self.seat.gate
+        _driving.set(self._info.id)
         async with self._still:
             while not self.seat.stopping.is_set():
                 self._stirred.clear()
@@ -288,7 +293,7 @@ class LiveSession:
         except LeaseHeld:
             self._retry_later()
             return None
-        self._lease = lease
+        self.lease = lease
         cut = await recover_tree(seat.database, lease, info.root, session=info.id, clock=seat.clock, boot=seat.boot)
         seat.feed.publish(cut)
         seat.feed.forget_partial(info.id)
@@ -335,12 +340,6 @@ class LiveSession:
         seat, info = self.seat, self._info
         self._info = await seat.database.read(lambda tx: rows.load(tx, info.id, workspace=seat.workspace))
 
-    async def move(self, directory: str) -> None:
-        """Be about another directory of the workspace. Raises `Conflict` while it runs."""
-        session, at = self._info.id, self.seat.clock.now()
-        await self._write(lambda tx: rows.move(tx, session, directory, at=at))
-        await self._refresh()
-
     async def alter(self, change: Callable[[Tx], tuple[tuple[records.Event, ...], T]]) -> tuple[records.Event, T]:
         """Change what there is of the journal while nothing is added; return the last event of it, and what else.
 
@@ -352,7 +351,7 @@ class LiveSession:
         if self._still.locked():
             raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
         async with self._still, self.seat.gate.passage(self):
-            lease = self._lease = await self.seat.database.lease(f"tree:{self._info.root}")
+            lease = self.lease = await self.seat.database.lease(f"tree:{self._info.root}")
 
             def write(tx: Tx) -> tuple[tuple[records.Event, ...], T]:
                 lease.check(tx)
@@ -377,7 +376,7 @@ class LiveSession:
         self.writes.track(self._give_back())
 
     async def _give_back(self) -> None:
-        lease, self._lease = self._lease, None
+        lease, self.lease = self.lease, None
         scope, self._scope = self._scope, None
         try:
             if lease is not None and not self.seat.works_under(lease):
@@ -426,19 +425,21 @@ class LiveSession:
     async def halted(self, how: rows.Halt) -> None:
         """End the active run and return when it has ended, after 5 s at the latest; what is deleted is closed."""
         if how == "deleted":
-            await asyncio.shield(self.close("abort"))
+            await self.close("abort")
             return
         self.interrupt()
         self.stir()
-        if self._driver is not None:
+        if (
+            self._driver is not None and _driving.get() != self._info.id
+        ):  # a tool that halts its session is part of the run
             await asyncio.wait({self._driver}, timeout=_CLOSE_SECONDS)
         await self._refresh()
 
-    def close(self, mode: Literal["abort", "land"] = "land") -> asyncio.Task[None]:
-        """Close once; every caller gets the same task. `land` leaves an unfinished turn for the next boot."""
+    def close(self, mode: Literal["abort", "land"] = "land") -> asyncio.Future[None]:
+        """Close once, whoever waits for it is cancelled. `land` leaves an unfinished turn for the next boot."""
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close(mode))
-        return self._closing
+        return asyncio.shield(self._closing)
 
     async def _close(self, mode: Literal["abort", "land"]) -> None:
         if self._turn is not None:

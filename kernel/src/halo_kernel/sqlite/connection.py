@@ -25,7 +25,8 @@ Kind = Literal["write", "read", "step"]
 BUSY_SECONDS = 10.0  # how long a statement waits for another process
 ALONE_SECONDS = 1.0  # how long it waits, alone, for one that is about to close
 _REFUSED = {apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT, apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH}
-_PRAGMAS = {"integrity_check", "quick_check", "foreign_key_check", "table_info", "index_list", "index_info"}
+_LISTS = {"table_info", "index_list", "index_info"}
+_PRAGMAS = {"integrity_check", "quick_check", "foreign_key_check", "data_version", *_LISTS}  # full-text search asks one
 _WAL_LIMIT = 16 * 1024 * 1024  # bytes that a checkpointed -wal keeps on disk
 
 

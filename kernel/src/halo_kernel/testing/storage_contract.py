@@ -472,7 +472,7 @@ class StorageContract:
 
     @pytest.mark.asyncio
     async def test_a_backup_is_a_private_file(self, storage: Storage, place: Place, tmp_path: Path) -> None:
-        """A backup is one file of its owner's alone, in the place of what was there, and the database goes on."""
+        """A backup is one file of its owner's alone, in the place of what was there, of a closed database too."""
         target, told = tmp_path / "copy", list[tuple[int, int]]()
         target.write_text("older")
         async with self.opened(storage, place) as database:
@@ -485,6 +485,8 @@ class StorageContract:
             assert all(0 <= done <= total for done, total in told), f"progress is how much of how much: {told}"
             assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {"copy"}, "nothing is left beside it"
             await database.write(put("after"))
+        await storage.copy(place, target)
+        assert target.stat().st_size > 200 * 20_000, "a database that is not open is copied whole"
 
     @pytest.mark.asyncio
     async def test_a_backup_over_its_own_files_is_refused(self, storage: Storage, place: Place) -> None:

@@ -152,7 +152,7 @@ class Batch:
 
         def write(tx: Tx) -> Sequence[records.Body]:
             # a turn that was paused runs again, in this process; until now another crash would find it waiting
-            tx.execute("UPDATE runs SET waiting = 0, boot = ? WHERE session = ? AND waiting > 0", running)
+            tx.execute("UPDATE runs SET waiting = 0, boot = ? WHERE session = ? AND waiting = 1", running)
             return bodies
 
         for event in await desk.commit(write):
