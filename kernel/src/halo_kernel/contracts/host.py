@@ -4,7 +4,7 @@
 # The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
