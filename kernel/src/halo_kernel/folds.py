@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from . import records
 from .records import Piece, tokens_of
 
-VERSION = 2  # of both folds: a stored state counts only for the version that made it
+VERSION = 3  # of both folds: a stored state counts only for the version that made it
 CUT_MARKER = "[reply cut off here]"
 CLEARED_MARKER = "[Old tool result content cleared]"
 
@@ -24,17 +24,21 @@ CLEARED_MARKER = "[Old tool result content cleared]"
 class History(Struct):
     """The conversation as the model is shown it, before `repair`, and the digest of the context before it.
 
-    `tokens` is what the provider counted of both up to event `counted`, 0 while it has not.
+    `tokens` is what the provider counted of both up to event `counted`, 0 while it has not. `ended` is how the last
+    turn did, '' when that was by a crash.
     """
 
     pieces: list[Piece] = []
     digest: str = ""
     tokens: int = 0
     counted: int = 0
+    ended: str = ""
 
     def apply(self, event: records.Event) -> None:
         """Take the next event."""
         match event.body:
+            case records.TurnEnded(outcome=outcome, kind=kind):
+                self.ended = "" if kind == "crash" else outcome
             case records.InputAdded(content=content):
                 self._add(event.seq, False, records.Text(content))
             case records.AssistantMessage(content=content):

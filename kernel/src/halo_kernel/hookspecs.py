@@ -170,9 +170,12 @@ async def authorize_model(
 
 @spec
 async def prepare_input(
-    batch: Sequence[records.PreparedInput], session: contracts.Session
+    batch: Sequence[records.PreparedInput], session: contracts.Session, turn: contracts.Turn
 ) -> Sequence[records.PreparedInput]:
-    """Fold: change what people and the model see of each row of a batch; same rows, same order."""
+    """Fold: change what people and the model see of each row of a batch; same rows, same order.
+
+    `turn` is the one that it begins, or that runs when a steering message joins.
+    """
 
 
 @spec
