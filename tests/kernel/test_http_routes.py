@@ -211,7 +211,7 @@ def cookie_of(face: Front, principal: Principal = OPERATOR) -> dict[str, str]:
 # Who is let in
 
 
-@pytest.mark.parametrize("path", ["/api/as/operator", "/api/server", "/api/models"])
+@pytest.mark.parametrize("path", ["/api/as/operator", "/api/server"])
 async def test_the_operator_needs_credentials(client: httpx.AsyncClient, face: Front, path: str) -> None:
     """Nobody gets in without, and the token gets in through either header."""
     refused = await client.get(path)

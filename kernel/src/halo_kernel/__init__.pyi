@@ -44,6 +44,7 @@ from .sites import Wanted as Wanted
 from .sites import add_sites as add_sites
 from .sites import default_home as default_home
 from .sites import read_sets as read_sets
+from .sqlite import is_network as is_network
 from .sqlite import is_own_file as is_own_file
 from .swaps import Swap as Swap
 from .swaps import finish_swaps as finish_swaps

@@ -97,7 +97,7 @@ def _cleared(piece: Piece) -> Piece:
 class Item(Struct, frozen=True, kw_only=True):
     """One line of what people see: `kind` is user, assistant, tool or notice; `id` is stable and unique in its turn.
 
-    It began with event `seq`.
+    It began with event `seq`, and tells of what was said from event `first` on.
     """
 
     id: str
@@ -105,6 +105,7 @@ class Item(Struct, frozen=True, kw_only=True):
     at: int
     turn: str
     seq: int
+    first: int
     text: str = ""
     thinking: str = ""
     name: str = ""
@@ -143,17 +144,21 @@ class View(Struct):
             case records.CommandFinished(row=row, said=said, text=text):
                 self._put(event, f"row:{row}", "user", text=said)
                 self._put(event, f"seq:{event.seq}", "notice", text=text)
-            case records.ContextCut():
-                self.tokens = 0
-                self._put(event, f"seq:{event.seq}", "notice", text=f"{body.text}\n\n{body.replacement}".strip())
-            case records.ContextErased(start=start, end=end) | records.ExchangeDeleted(start=start, end=end):
+            case records.ContextCut(start=first, text=text, replacement=said) if text or said:
+                self._put(
+                    event, f"seq:{event.seq}", "notice", text=f"{text}\n\n{said}".strip(), first=min(first, event.seq)
+                )
+            case records.ContextErased(start=start, end=end):  # with what stands for more than it
+                self.items = {key: item for key, item in self.items.items() if item.seq < start or item.first > end}
+            case records.ExchangeDeleted(start=start, end=end):
                 self.items = {key: item for key, item in self.items.items() if not start <= item.seq <= end}
             case _:
                 if text := _notice(body):
                     self._put(event, f"seq:{event.seq}", "notice", text=text)
 
     def _put(self, event: records.Event, item: str, kind: str, **more: Any) -> Item:
-        made = Item(id=item, kind=kind, at=event.at, turn=event.turn, seq=event.seq, **more)
+        told: dict[str, Any] = {"first": event.seq, **more}
+        made = Item(id=item, kind=kind, at=event.at, turn=event.turn, seq=event.seq, **told)
         self.items[f"{event.turn}/{item}"] = made
         return made
 

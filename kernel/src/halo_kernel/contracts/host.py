@@ -4,7 +4,7 @@
 # The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from ..folds import View
+    from ..records import HealthCheck, Offer
     from ..settings import Reading
 
 S = TypeVar("S", bound="msgspec.Struct")
@@ -315,6 +316,19 @@ class Egress(Protocol):
         """
 
 
+class Operations(Protocol):
+    """The running kernel, for a plugin that shows it to the operator; `Host.lookup` gives it."""
+
+    async def models(self) -> tuple[Sequence[Offer], Offer | None, str]:
+        """Return the offers, best first, the one a new turn would use, and why, or why there is none."""
+
+    async def reports(self) -> Sequence[HealthCheck]:
+        """Return what plugins say of their own matters; one that fails to is degraded."""
+
+    async def databases(self) -> Mapping[Path, Database]:
+        """Return the kernel's own databases, to be read: the home's, then those of open workspaces, by their folder."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Host:
     """What a plugin holds of the server."""
@@ -336,7 +350,8 @@ class Host:
     def lookup(self, kind: str, name: str) -> object | None:
         """Return another plugin's `channel`, `dispatcher` or `model` provider by name, None when there is none.
 
-        The kind `routes` gives all routes that the server answers, each with its plugin's name.
+        The kind `routes` gives all routes that the server answers, each with its plugin's name; `kernel` gives the
+        `Operations`.
         """
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:

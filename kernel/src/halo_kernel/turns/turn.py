@@ -16,7 +16,7 @@ from ..journal import keep_partial, last_answer, read_turn
 from ..log import logger
 from ..models import Attempt
 from ..outbox import REASONS, owe_replies
-from ..questions import Paused, Pending, answers, ask
+from ..questions import Paused, answers, ask
 from ..records.storable import storable_text
 from ..recovery import loose_ends, unanswered
 from .asking import Draft, ask_models, discarded, message_of, usage_of
@@ -83,7 +83,7 @@ class Turn:
                 return await self._end(records.TurnEnded(outcome=reason))
             await self._land()
         except Paused as pause:
-            await self._pause(pause.pending)
+            await self._pause(pause)
         except HaloError as error:
             kind = error.kind if isinstance(error, ModelError) else type(error).__name__
             return await self._end(records.TurnEnded(outcome="failed", error=_sentence(error), kind=kind))
@@ -231,10 +231,10 @@ class Turn:
             self.rows += rows
         return bool(joined)
 
-    async def _pause(self, pending: Pending) -> None:
+    async def _pause(self, pause: Paused) -> None:
         """Make the question durable; no task is held while it is open."""
         desk, access, now = self._desk, self.rows[0].access, self._desk.place.clock.now()
-        await desk.commit(lambda tx: [ask(tx, self._session, pending, turn=self.id, access=access, at=now)])
+        await desk.commit(lambda tx: [ask(tx, self._session, pause, turn=self.id, access=access, at=now)])
         self.paused = True
         desk.place.database.notify("questions")
 
