@@ -348,7 +348,9 @@ def plant(tx: Tx, name: str, events: Sequence[Event], following: Event | None) -
     """Store a session whose journal is `events`, as it is in a database whose process died then."""
     who = {"principal": OPERATOR.name, "principal_kind": OPERATOR.kind, "agent": "default", "access": "full"}
     times = {"created_at": 1, "updated_at": 1}
-    insert(tx, "sessions", {"id": name, "root": name, "journal": name, "head": len(events), "origin": "", **who, **times})
+    insert(
+        tx, "sessions", {"id": name, "root": name, "journal": name, "head": len(events), "origin": "", **who, **times}
+    )
     ids: dict[int, int] = {}
     for event in events:
         body, kind = event.body, event.kind
