@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 from . import contracts, hookspecs
+from . import settings as sections
 from .blobs import Blobs
 from .channels import Accounts
 from .clock import SystemClock
@@ -32,19 +33,7 @@ from .secrets import ensure_home
 from .sessions import Outbox, Questions, Sessions
 from .sessions.retention import watch_retention
 from .sessions.seat import Seat
-from .settings import (
-    KERNEL_SECTIONS,
-    AgentSettings,
-    EgressSettings,
-    KeptSecrets,
-    LimitSettings,
-    LoadedSettings,
-    ModelSettings,
-    PluginSettings,
-    SessionSettings,
-    load_kernel_settings,
-    load_settings,
-)
+from .settings import KeptSecrets, LoadedSettings
 from .sites import Wanted, add_sites
 from .supervisor import Supervisor, end_task
 from .swaps import finish_swaps
@@ -52,7 +41,7 @@ from .workspaces import Workspaces
 
 T = TypeVar("T")
 _ENGINE = "sqlite"
-_SECTIONS = [("kernel", section) for section in KERNEL_SECTIONS]
+_SECTIONS = [("kernel", section) for section in sections.KERNEL_SECTIONS]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,18 +112,18 @@ class Kernel:
         """
         environment = os.environ if env is None else env
         finish_swaps(ensure_home(home))
-        bare = load_kernel_settings(home, environment)
+        bare = sections.load_kernel_settings(home, environment)
         if wanted.get("discover", True) and (fault := add_sites(home)):
             logger("plugins").error(fault.message, advice=fault.advice)
         if (names := environment.get("HALO_PLUGINS")) is not None:
             wanted.setdefault("only", names.replace(",", " ").split())
         plugins, strict = Plugins(), wanted.get("strict", False)
         wanted["extra"] = {_ENGINE: _Engine(), **wanted.get("extra", {})}
-        plugins.load(bare.of(PluginSettings), **wanted)
+        plugins.load(bare.of(sections.PluginSettings), **wanted)
         kernel = cls(home, clock=clock or SystemClock(), plugins=plugins, settings=bare, strict=strict)
         kernel.stopping = stopping or kernel.stopping
-        sections = kernel._parts["sections"] = [*_SECTIONS, *await kernel.hooks.gather(hookspecs.provide_settings)]
-        kernel.settings = load_settings(home, sections, environment)
+        found = kernel._parts["sections"] = [*_SECTIONS, *await kernel.hooks.gather(hookspecs.provide_settings)]
+        kernel.settings = sections.load_settings(home, found, environment)
         try:
             await kernel._compose(embedded)
         except BaseException:
@@ -154,14 +143,14 @@ class Kernel:
         settings, hooks = self.settings, self.hooks
         engines = await hooks.gather(hookspecs.provide_storage, settings=settings)
         storage = _chosen([engine for _, engine in engines])
-        self._models = Models(settings.of(ModelSettings))
+        self._models = Models(settings.of(sections.ModelSettings))
         self.data = Data(storage, self.home, self._folder)
         self.workspaces = Workspaces(
             data=self.data,
             registry=await self.data.open_home(),
             clock=self.clock,
             boot=self.boot,
-            default=settings.of(AgentSettings).default,
+            default=settings.of(sections.AgentSettings).default,
             make_seat=partial(self._make_seat, embedded),
         )
         self._blobs = Blobs(self._folder)
@@ -181,7 +170,7 @@ class Kernel:
             outbox=Outbox(self.workspaces.seat),
             blobs=self._blobs,
             live=Live(),
-            egress=Egress(lambda: settings.of(EgressSettings).allow),
+            egress=Egress(lambda: settings.of(sections.EgressSettings).allow),
             found=self._find,
             supervisor=self.supervisor,
         )
@@ -242,13 +231,13 @@ class Kernel:
             caller=Caller(
                 clock=self.clock,
                 mask=settings.redactor,
-                idle_timeout=settings.of(ModelSettings, info).idle_timeout,
-                max_attempts=settings.of(AgentSettings, info).max_retries,
+                idle_timeout=settings.of(sections.ModelSettings, info).idle_timeout,
+                max_attempts=settings.of(sections.AgentSettings, info).max_retries,
             ),
-            max_steps=settings.of(AgentSettings, info).max_steps,
-            compress_at=settings.of(AgentSettings, info).compress_at,
-            result_chars=settings.of(LimitSettings, info).tool_result_render_chars,
-            limits=settings.of(SessionSettings),
+            max_steps=settings.of(sections.AgentSettings, info).max_steps,
+            compress_at=settings.of(sections.AgentSettings, info).compress_at,
+            result_chars=settings.of(sections.LimitSettings, info).tool_result_render_chars,
+            limits=settings.of(sections.SessionSettings),
             find_agent=self.workspaces.agent,
             spawn=self.supervisor.spawn,
             mark_busy=mark_busy,
