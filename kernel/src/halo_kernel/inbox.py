@@ -65,7 +65,7 @@ def accept(
         return seen, False
     is_command = message.cause == "command"
     if not is_command:
-        _check_open(tx, session)
+        check_open(tx, session)
     if not is_command and message.mode != "interrupt_hard":
         _check_room(tx, session, who.kind, cap)
     said = {name: getattr(message, name) for name in ("mode", "text", "route", "cause")}
@@ -105,7 +105,8 @@ def _check_room(tx: Tx, session: str, kind: records.PrincipalKind, cap: int) -> 
         raise QueueFull(f"session {session} has {cap} waiting messages already", advice="send again later")
 
 
-def _check_open(tx: Tx, session: str) -> None:
+def check_open(tx: Tx, session: str) -> None:
+    """Raise `SessionClosed` for a session that takes no more."""
     row = tx.one("SELECT archived_at FROM sessions WHERE id = ? AND deleted_at IS NULL", (session,))
     if row is None:
         raise SessionClosed(f"session {session} does not exist any more")

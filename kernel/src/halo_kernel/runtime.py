@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from . import contracts, hookspecs
 from .blobs import Blobs
@@ -49,9 +49,6 @@ from .sites import Wanted, add_sites
 from .supervisor import Supervisor, end_task
 from .swaps import finish_swaps
 from .workspaces import Workspaces
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 _ENGINE = "sqlite"
@@ -173,7 +170,7 @@ class Kernel:
             workspaces=self._make_workspaces(registry, embedded),
             sessions=self.sessions,
             accounts=self.accounts,
-            questions=Questions(self._seat_of, self.sessions.wake),
+            questions=Questions(self._seat_of),
             outbox=Outbox(self._seat_of),
             blobs=self._blobs,
             live=Live(),
@@ -217,7 +214,6 @@ class Kernel:
             if not embedded:
                 duties["retention"] = lambda: watch_retention(database, self.clock)
                 duties["blobs"] = lambda: self._blobs.sweep(info.id, database, self.clock)
-            if not embedded:
                 duties["outbox"] = Courier(database, self._dispatchers, self.clock, self.hooks).run
             for name, work in duties.items():
                 task = self.supervisor.keep(f"{name} of {info.path}", work)
@@ -247,7 +243,7 @@ class Kernel:
             mask=settings.redactor,
             scope=Scope(f"workspace {info.path}"),
             stopping=self.stopping,
-            start_child=self.sessions.start_child,
+            registry=self.sessions,
             caller=Caller(
                 clock=self.clock,
                 mask=settings.redactor,
@@ -261,8 +257,6 @@ class Kernel:
             find_agent=self.workspaces.agent,
             spawn=self.supervisor.spawn,
             mark_busy=mark_busy,
-            wake=self.sessions.wake,
-            gate=self.sessions.gate,
         )
 
     async def models(self) -> tuple[Sequence[Offer], Offer | None, str]:
