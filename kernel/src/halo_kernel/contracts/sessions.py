@@ -28,12 +28,14 @@ class Cancel(Protocol):
 class Turn:
     """One turn of a session: why it runs, and the routes that its answer goes to.
 
-    `cause` is that of the first message it took: `message`, `report`, `recovery`, or a plugin's own word.
+    `cause` is that of the first message it took: `message`, `report`, `recovery`, or a plugin's own word. `after` is
+    how the turn before it ended, '' when there was none or a crash cut it.
     """
 
     id: str
     cause: str
     routes: tuple[str, ...] = ()
+    after: str = ""
 
     @property
     def trace(self) -> str:
@@ -115,8 +117,14 @@ class Session(Protocol):
     async def commands(self) -> Sequence[records.CommandSpec]:
         """Return what people can ask for here by `/name`, by that name."""
 
-    async def children(self) -> Sequence[records.SessionInfo]:
-        """Return the sessions that were started from this one, oldest first."""
+    async def children(self, *, working: bool = False) -> Sequence[records.SessionInfo]:
+        """Return the sessions that were started from this one, oldest first; with `working` those not at rest.
+
+        That is, which have something to do yet, themselves or below.
+        """
+
+    async def waiting(self) -> Sequence[records.PreparedInput]:
+        """Return the messages that no turn has taken up yet, oldest first."""
 
     async def start_child(
         self, agent: str, *, access: records.Access | None = None, title: str = "", directory: str | None = None

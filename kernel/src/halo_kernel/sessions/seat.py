@@ -89,11 +89,9 @@ class Seat(Place):
         """Return the tools that plugins have for a session, by name."""
         tools: dict[str, Tool] = {}
         for plugin, tool in await self.hooks.gather(hookspecs.provide_tools, session=session):
-            wrong = _wrong(tool.spec, tools)
-            if wrong:
-                logger("sessions").warning(
-                    "a tool is left out", plugin=plugin, tool=repr(tool.spec)[:200], reason=wrong
-                )
+            if reason := _wrong(tool.spec, tools):
+                shown = repr(tool.spec)[:200]
+                logger("sessions").warning("a tool is left out", plugin=plugin, tool=shown, reason=reason)
             else:
                 tools[tool.spec.name] = tool
         return tools

@@ -16,7 +16,7 @@ from ..access import fold_access
 from ..contracts import Lease, Tx, Update
 from ..errors import Conflict, HaloError, LeaseHeld, SessionClosed, Stopping
 from ..folds import History
-from ..inbox import accept, check
+from ..inbox import accept, check, prepared, waiting
 from ..journal import EVERY, append, folded, keep_folds, last_answer
 from ..log import logger
 from ..questions import supersede
@@ -494,10 +494,13 @@ class LiveSession:
 
     # Below
 
-    async def children(self) -> Sequence[records.SessionInfo]:
+    async def children(self, *, working: bool = False) -> Sequence[records.SessionInfo]:
         """See `contracts.Session.children`."""
-        children = partial(rows.children, session=self._info.id, workspace=self.seat.workspace)
-        return await self.seat.database.read(children)
+        return await self.seat.database.read(lambda tx: rows.children(tx, self._info, working=working))
+
+    async def waiting(self) -> Sequence[records.PreparedInput]:
+        """See `contracts.Session.waiting`."""
+        return await self.seat.database.read(lambda tx: [prepared(row) for row in waiting(tx, self._info.id)])
 
     async def start_child(
         self, agent: str, *, access: records.Access | None = None, title: str = "", directory: str | None = None

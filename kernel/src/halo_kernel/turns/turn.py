@@ -60,7 +60,7 @@ class Turn:
     def told(self) -> contracts.Turn:
         """The turn as plugins see it."""
         routes = tuple(dict.fromkeys(row.route for row in self.rows if row.route))
-        return contracts.Turn(id=self.id, cause=self.rows[0].cause, routes=routes)
+        return contracts.Turn(id=self.id, cause=self.rows[0].cause, routes=routes, after=self._desk.history.ended)
 
     async def run(self) -> records.TurnResult | None:
         """Run to the end and return the result; None when its rows were settled by somebody else before it began.
@@ -128,9 +128,9 @@ class Turn:
 
     async def _prepare_input(self, rows: Sequence[Waiting]) -> tuple[str, Sequence[records.Body]]:
         """Return the text of the first row, and what becomes of all."""
-        mask = self._desk.place.mask
+        mask, hooks, session = self._desk.place.mask, self._desk.place.hooks, self._desk.session
         batch: Sequence[records.PreparedInput] = [prepared(row) for row in rows]
-        batch, failures = await self._desk.place.hooks.fold(hookspecs.prepare_input, batch, session=self._desk.session)
+        batch, failures = await hooks.fold(hookspecs.prepare_input, batch, session=session, turn=self.told)
         masked = [structs.replace(each, text=mask(each.text), content=mask(each.content)) for each in batch]
         inputs = [input_of(row, ready) for row, ready in zip(rows, masked, strict=True)]
         skipped = [records.HookSkipped(plugin=each.plugin, hook=each.hook, error=str(each)) for each in failures]
