@@ -193,8 +193,7 @@ class Sessions:
         """See `contracts.Sessions.delete`."""
         live = await self.open(session, workspace=workspace, principal=principal)
         await live.halt("deleted")
-        seat = await self._seat_of(workspace)
-        await seat.hooks.tell(hookspecs.session_erased, session=replace(live.info, deleted=True))
+        await live.seat.hooks.tell(hookspecs.session_erased, session=replace(live.info, deleted=True))
 
     async def recover(self, workspace: str) -> None:
         """Let every session of a workspace go on that a crash cut or where messages wait."""
