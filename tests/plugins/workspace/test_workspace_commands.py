@@ -185,6 +185,9 @@ async def test_agents_are_listed_described_and_switched_to(kernel: Kernel, site:
     described = (await ask(session, "/agent desc Bird")).text
     assert "About: Knows birds." in described and "Tools: note" in described and str(site.folder) in described
     assert str(site.folder) not in (await ask(session, "/agent desc bird", "workspace")).text
+    kernel.host.secrets.put("song", "birds-sing-7f3a")
+    site.write({"workspace/.halo/agents/bird/agent.yaml": "description: Knows birds-sing-7f3a.\nname: Bird\n"})
+    assert "birds-sing" not in (await ask(session, "/agent desc bird")).text
     made = await other(kernel, session, await ask(session, "/as bird"))
     assert made.info.agent == "bird"
     assert (await ask(session, "/agent switch default")).session == ""

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from halo_kernel import (
     Access,
     Command,
@@ -74,9 +76,10 @@ class Carried:
     acts: Mapping[str, Callable[[Asked], Awaitable[CommandResult]]]
 
     async def run(self, verb: str, arguments: str, message: Incoming, session: Session) -> CommandResult:
-        """See `halo_kernel.Command.run`."""
+        """See `halo_kernel.Command.run`. Known secrets, such as in an agent's description, are masked."""
         asked = Asked(host=self.host, prompts=self.prompts, session=session, message=message, arguments=arguments)
-        return await self.acts[verb](asked)
+        result = await self.acts[verb](asked)
+        return replace(result, text=self.host.secrets.mask(result.text))
 
 
 def specs() -> Sequence[CommandSpec]:
