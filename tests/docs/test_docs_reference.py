@@ -119,7 +119,7 @@ async def test_every_setting_is_documented(tmp_path: Path) -> None:
     """docs/reference/settings.md names every setting with its default and short variables, and no other."""
     kernel = await Kernel.start(tmp_path, embedded=True, env={})
     try:
-        fields = kernel.settings.fields()
+        fields = kernel.settings.at().fields.values()
     finally:
         await kernel.close()
     rows = re.findall(r"^\| `([a-z_]+\.[^`]+)` \| ([^|]*) \| ([^|]*)\|", page("settings.md"), re.MULTILINE)
@@ -148,8 +148,9 @@ def test_every_command_is_documented() -> None:
     """docs/reference/cli.md names every command that `halo --help` lists, and every option of each, and no other."""
     line = re.search(r"^commands: (.+)$", halo("--help"), re.MULTILINE)
     assert line is not None
-    found = {name: set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", halo(name, "--help"))) for name in line[1].split(", ")}
-    sections = re.split(r"^## `halo ([a-z]+)`$", page("cli.md"), flags=re.MULTILINE)
+    names = line[1].split(", ")
+    found = {name: set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", halo(*name.split(), "--help"))) for name in names}
+    sections = re.split(r"^## `halo ([a-z ]+)`$", page("cli.md"), flags=re.MULTILINE)
     documented = {
         name: set(re.findall(r"`(--?[a-z][a-z-]*)`", text))
         for name, text in zip(sections[1::2], sections[2::2], strict=True)

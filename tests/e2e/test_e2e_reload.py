@@ -9,7 +9,7 @@ from pathlib import Path
 from .commands import Halo
 
 ROUNDS = 8  # times the plugins of the standard set: about 70 swaps
-SWAPPED = ("workspace", "tools", "api", "signin", "web", "offline", "openai")
+SWAPPED = ("workspace", "tools", "search", "api", "signin", "web", "offline", "openai")
 
 
 def held(pid: int) -> tuple[int, int]:

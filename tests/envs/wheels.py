@@ -46,10 +46,11 @@ def build() -> None:
 
 
 def ours(name: str) -> list[str]:
-    """List the distribution and those of ours that it needs, itself first."""
+    """List the distribution and those of ours that it or its tests need, itself first."""
     folder = ROOT / "kernel" if name == "halo-kernel" else ROOT / "plugins" / name.removeprefix("halo-")
-    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
-    names = [re.split(r"[^A-Za-z0-9-]", dependency, maxsplit=1)[0] for dependency in project["dependencies"]]
+    document = tomllib.loads((folder / "pyproject.toml").read_text())
+    needs = document["project"]["dependencies"] + document.get("dependency-groups", {}).get("test", [])
+    names = [re.split(r"[^A-Za-z0-9-]", need, maxsplit=1)[0] for need in needs]
     found = [name]
     for needed in names:
         if needed.startswith("halo-"):

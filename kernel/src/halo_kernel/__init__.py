@@ -21,10 +21,11 @@ _HOMES = {
     "schema": "newest_schema",
     "secrets": "ensure_home write_secret",
     "server": "embedded",
-    "settings": "AgentSettings EgressSettings LimitSettings LogSettings ModelSettings PluginSettings ServerSettings"
-    " SessionSettings SettingsField SettingsFinding load_kernel_settings",
+    "settings": "AgentSettings EgressSettings LimitSettings LogSettings ModelSettings PluginSettings Reading"
+    " SecretSettings ServerSettings SessionSettings SettingsField SettingsFile SettingsFinding load_kernel_settings"
+    " resolve_secret use_keyring",
     "sites": "Wanted add_sites default_home read_sets",
-    "sqlite": "is_own_file",
+    "sqlite": "is_network is_own_file",
     "swaps": "Swap finish_swaps swap_all",
     "testing.checks": "Verdict judge",
 }

@@ -62,9 +62,12 @@ def _run(name: str, words: Sequence[str]) -> int:
         case "--version" | "-V":
             print(f"halo {__version__}")
         case "--help" | "-h" | "help":
-            print(HELP.format(", ".join(sorted({OWN, *_found()}))))
+            print(HELP.format(", ".join(sorted({OWN, *_found()})).replace(".", " ")))
+        case _ if name == OWN:
+            return serve(words)
         case _:
-            return (serve if name == OWN else _load(name))(words)
+            found, longer = _found(), f"{name}.{words[0] if words else ''}"  # `a.b` is a command below `a`
+            return _load(longer, found)(words[1:]) if longer in found else _load(name, found)(words)
     return 0
 
 
@@ -90,8 +93,7 @@ def _found() -> Mapping[str, Mapping[str, EntryPoint]]:
     return found
 
 
-def _load(name: str) -> Command:
-    found = _found()
+def _load(name: str, found: Mapping[str, Mapping[str, EntryPoint]]) -> Command:
     claims = found.get(name, {})
     if not claims:
         from .manifests import suggest

@@ -106,6 +106,14 @@ async def run_finished(session: records.SessionInfo, result: records.TurnResult)
 
 
 @spec
+async def session_erased(session: records.SessionInfo) -> None:
+    """Notify, awaited: a session, or something in it, was erased or deleted; a copy of it is taken out here.
+
+    Out of files too when it was erased. With a session that is `deleted` go all below it.
+    """
+
+
+@spec
 async def tool_finished(session: records.SessionInfo, event: records.Event) -> None:
     """Notify: a tool's result is in the journal."""
 
@@ -162,9 +170,12 @@ async def authorize_model(
 
 @spec
 async def prepare_input(
-    batch: Sequence[records.PreparedInput], session: contracts.Session
+    batch: Sequence[records.PreparedInput], session: contracts.Session, turn: contracts.Turn
 ) -> Sequence[records.PreparedInput]:
-    """Fold: change what people and the model see of each row of a batch; same rows, same order."""
+    """Fold: change what people and the model see of each row of a batch; same rows, same order.
+
+    `turn` is the one that it begins, or that runs when a steering message joins.
+    """
 
 
 @spec

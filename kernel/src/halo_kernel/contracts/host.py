@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from ..folds import View
-    from ..settings import Reading, SettingsField
+    from ..records import HealthCheck, Offer
+    from ..settings import Reading
 
 S = TypeVar("S", bound="msgspec.Struct")
 
@@ -54,7 +55,7 @@ class Clock(Protocol):
 
 
 class Settings(Protocol):
-    """Typed settings."""
+    """Typed settings. The library `halo-lib-settings` changes them."""
 
     @property
     def home(self) -> Path:
@@ -70,35 +71,20 @@ class Settings(Protocol):
     def at(self, workspace: WorkspaceInfo | None = None) -> Reading:
         """Return all that counts now, for a workspace or for the whole server, and what is odd about it."""
 
-    def fields(self, workspace: WorkspaceInfo | None = None) -> Sequence[SettingsField]:
-        """Return every setting with its rule, value and source; a secret as its handle."""
-
-    def write(
-        self, changes: Mapping[str, object], *, revision: str | None = None, workspace: WorkspaceInfo | None = None
-    ) -> str:
-        """Set dotted keys durably (None goes back to the default) and return the file's new revision.
-
-        Raises `Conflict` when the file is not the one of `revision`, `BadInput` for a value that breaks a rule, a
-        secret or what is `global_only` in a workspace's file, a keyring that does not take a secret, and
-        `StorageUnavailable`, such as on a full disk.
-        """
-
 
 class Secrets(Protocol):
     """The secrets that a plugin keeps by name: in private files, or in the keyring (the setting `secrets.store`).
 
     Whatever passes through here is masked in logs and transcripts from then on. Each method blocks for a short file
-    operation, or as long as the system's keyring takes.
+    operation, or as long as the system's keyring takes. The library `halo-lib-settings` keeps and forgets them.
     """
+
+    @property
+    def path(self) -> Path:
+        """The file: a JSON object of texts, or of references to the keyring, by name."""
 
     def get(self, name: str) -> Secret | None:
         """Return a secret, None when there is none. Raises `BadInput` for a keyring that does not give it."""
-
-    def put(self, name: str, value: str) -> None:
-        """Keep a secret durably. Raises `BadInput` for a keyring that does not take it, and keeps the old one."""
-
-    def delete(self, name: str) -> None:
-        """Forget a secret; harmless when there is none."""
 
     def known(self) -> Sequence[str]:
         """Return the names, sorted."""
@@ -182,6 +168,19 @@ class Sessions(Protocol):
         """Return a session, what people see of it, and its history as any provider takes it; nothing is opened for it.
 
         Raises `NotFound`.
+        """
+
+    async def events(
+        self, session: str, *, workspace: str, principal: Principal, after: int = 0, limit: int = 500
+    ) -> Sequence[Event]:
+        """Return events of a session behind number `after`, oldest first, without opening it. Raises `NotFound`."""
+
+    async def changed(self, *, workspace: str, since: int, after: str = "", limit: int = 500) -> Sequence[SessionInfo]:
+        """Return the sessions, of all principals, that changed since a time in UTC milliseconds, by id.
+
+        Those below others, archived and deleted ones are among them; the next page comes after the last id. A change
+        is in the list some time after its own, as writes wait. A plugin that shows any of this to somebody answers for
+        the filter by principal.
         """
 
     async def erase(self, session: str, *, workspace: str, principal: Principal, start: int, end: int) -> Event:
@@ -317,6 +316,19 @@ class Egress(Protocol):
         """
 
 
+class Operations(Protocol):
+    """The running kernel, for a plugin that shows it to the operator; `Host.lookup` gives it."""
+
+    async def models(self) -> tuple[Sequence[Offer], Offer | None, str]:
+        """Return the offers, best first, the one a new turn would use, and why, or why there is none."""
+
+    async def reports(self) -> Sequence[HealthCheck]:
+        """Return what plugins say of their own matters; one that fails to is degraded."""
+
+    async def databases(self) -> Mapping[Path, Database]:
+        """Return the kernel's own databases, to be read: the home's, then those of open workspaces, by their folder."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Host:
     """What a plugin holds of the server."""
@@ -338,7 +350,8 @@ class Host:
     def lookup(self, kind: str, name: str) -> object | None:
         """Return another plugin's `channel`, `dispatcher` or `model` provider by name, None when there is none.
 
-        The kind `routes` gives all routes that the server answers, each with its plugin's name.
+        The kind `routes` gives all routes that the server answers, each with its plugin's name; `kernel` gives the
+        `Operations`.
         """
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:

@@ -86,6 +86,7 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
     updated_at: int = 0
     stopped: bool = False
     archived: bool = False
+    deleted: bool = False
     parked: bool = False
 
 

@@ -8,13 +8,14 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from .. import hookspecs
 from ..access import fold_access
 from ..blobs import Blobs, referenced
 from ..contracts import Tx
 from ..errors import BadInput, NotFound, Stopping
 from ..folds import History, View
 from ..inbox import waiting
-from ..journal import erase, folded, journal_of, make_cursor
+from ..journal import erase, folded, journal_of, make_cursor, read
 from ..log import logger
 from ..records import Access, Event, Message, Principal, SessionInfo
 from ..records.storable import storable_text
@@ -113,6 +114,23 @@ class Sessions:
 
         return await seat.database.read(look)
 
+    async def events(
+        self, session: str, *, workspace: str, principal: Principal, after: int = 0, limit: int = 500
+    ) -> Sequence[Event]:
+        """See `contracts.Sessions.events`."""
+        seat = await self._seat_of(workspace)
+
+        def look(tx: Tx) -> Sequence[Event]:
+            rows.load(tx, session, workspace=seat.workspace, principal=principal)
+            return read(tx, session, after=after, limit=limit)
+
+        return await seat.database.read(look)
+
+    async def changed(self, *, workspace: str, since: int, after: str = "", limit: int = 500) -> Sequence[SessionInfo]:
+        """See `contracts.Sessions.changed`."""
+        seat = await self._seat_of(workspace)
+        return await seat.database.read(lambda tx: rows.changed(tx, seat.workspace, since, after, limit))
+
     async def export(
         self, session: str, *, workspace: str, principal: Principal
     ) -> tuple[SessionInfo, View, tuple[Message, ...]]:
@@ -136,13 +154,16 @@ class Sessions:
         if blobs:
             named = await seat.database.read(referenced)
             await self._blobs.collect(workspace, named, seat.clock.now(), erased=blobs)
+        await seat.hooks.tell(hookspecs.session_erased, session=live.info)
         return event
 
     async def delete_exchange(self, session: str, *, workspace: str, principal: Principal, row: int) -> Event:
         """See `contracts.Sessions.delete_exchange`."""
         live = await self.open(session, workspace=workspace, principal=principal)
-        now, by = (await self._seat_of(workspace)).clock.now(), principal.name
+        seat = await self._seat_of(workspace)
+        now, by = seat.clock.now(), principal.name
         event, _ = await live.alter(lambda tx: (delete_exchange(tx, session, row, by=by, at=now), None))
+        await seat.hooks.tell(hookspecs.session_erased, session=live.info)
         return event
 
     async def rename(self, session: str, *, workspace: str, principal: Principal, title: str) -> Event:
@@ -173,7 +194,10 @@ class Sessions:
 
     async def delete(self, session: str, *, workspace: str, principal: Principal) -> None:
         """See `contracts.Sessions.delete`."""
-        await (await self.open(session, workspace=workspace, principal=principal)).halt("deleted")
+        live = await self.open(session, workspace=workspace, principal=principal)
+        await live.halt("deleted")
+        seat = await self._seat_of(workspace)
+        await seat.hooks.tell(hookspecs.session_erased, session=replace(live.info, deleted=True))
 
     async def recover(self, workspace: str) -> None:
         """Let every session of a workspace go on that a crash cut or where messages wait."""

@@ -18,7 +18,7 @@ from ..journal import append, journal_of
 from ..outbox import owe_replies
 from ..questions import supersede
 from ..records.storable import storable_text
-from ..reports import settle
+from ..reports import is_quiescent, settle
 from ..settings import SessionSettings
 
 MAX_ID = 120
@@ -28,7 +28,7 @@ _OWNED = ("id", "root", "parent", "agent", "access", "principal", "principal_kin
 NEW = (*_OWNED, "title", "directory", "created_at", "updated_at")
 _COLUMNS = {
     **{name: f"s.{name}" for name in (*NEW, "model", "marks", "head")},
-    **{name: f"s.{name}_at IS NOT NULL" for name in ("stopped", "archived")},
+    **{name: f"s.{name}_at IS NOT NULL" for name in ("stopped", "archived", "deleted")},
     "parked": "s.parked",
     "state": "CASE WHEN r.waiting IS NULL THEN 'idle' WHEN r.waiting = 0 THEN 'running' ELSE 'waiting' END",
 }
@@ -161,10 +161,19 @@ def newest(
     return found
 
 
-def children(tx: Tx, session: str, *, workspace: records.WorkspaceInfo) -> Sequence[records.SessionInfo]:
-    """Return the sessions right below one, oldest first."""
-    rows = tx.execute(f"{_SELECT} WHERE s.parent = ? AND s.deleted_at IS NULL ORDER BY s.created_at, s.id", (session,))
-    return [_info(row, workspace) for row in rows]
+def children(tx: Tx, parent: records.SessionInfo, *, working: bool) -> Sequence[records.SessionInfo]:
+    """Return the sessions right below one, oldest first; with `working` those that have not come to rest."""
+    workspace = records.WorkspaceInfo(id=parent.workspace, path=parent.folder)
+    which = "s.parent = ? AND s.deleted_at IS NULL ORDER BY s.created_at, s.id"
+    found = [_info(row, workspace) for row in tx.execute(f"{_SELECT} WHERE {which}", (parent.id,))]
+    return [info for info in found if not (working and is_quiescent(tx, info.id))]
+
+
+def changed(tx: Tx, workspace: records.WorkspaceInfo, since: int, after: str, limit: int) -> list[records.SessionInfo]:
+    """Return sessions of all principals that changed since then, those whose ids come after `after`, by id."""
+    news = "s.updated_at >= ? OR s.archived_at >= ? OR s.deleted_at >= ?"
+    found = tx.execute(f"{_SELECT} WHERE s.id > ? AND ({news}) ORDER BY s.id LIMIT ?", (after, *[since] * 3, limit))
+    return [_info(row, workspace) for row in found]
 
 
 def tree(tx: Tx, session: str) -> list[str]:

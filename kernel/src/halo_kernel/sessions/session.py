@@ -15,7 +15,7 @@ from ..access import fold_access
 from ..contracts import Lease, Tx, Update
 from ..errors import Conflict, HaloError, LeaseHeld, SessionClosed, Stopping
 from ..folds import History
-from ..inbox import accept, check
+from ..inbox import accept, check, prepared, waiting
 from ..journal import EVERY, append, folded, keep_folds, last_answer
 from ..log import logger
 from ..questions import supersede
@@ -33,7 +33,7 @@ from .writes import Writes
 T = TypeVar("T")
 
 _CLOSE_SECONDS = 5.0
-_driving: ContextVar[LiveSession | None] = ContextVar("_driving", default=None)
+_driving = ContextVar("_driving", default="")  # the id, since a context may outlive the session
 _HELD_SECONDS = 1.0
 
 
@@ -200,7 +200,7 @@ class LiveSession:
     async def _drive(self) -> None:
         """Run turns until nothing waits that this process may run."""
         gate = self.seat.gate
-        _driving.set(self)
+        _driving.set(self._info.id)
         async with self._still:
             while not self.seat.stopping.is_set():
                 self._stirred.clear()
@@ -429,7 +429,9 @@ class LiveSession:
             return
         self.interrupt()
         self.stir()
-        if self._driver is not None and _driving.get() is not self:  # a tool that halts its session is part of the run
+        if (
+            self._driver is not None and _driving.get() != self._info.id
+        ):  # a tool that halts its session is part of the run
             await asyncio.wait({self._driver}, timeout=_CLOSE_SECONDS)
         await self._refresh()
 
@@ -463,8 +465,7 @@ class LiveSession:
 
     async def output(self) -> str:
         """Return the last finished answer's text."""
-        session = self._info.id
-        return await self.seat.database.read(lambda tx: last_answer(tx, session))
+        return await self.seat.database.read(lambda tx: last_answer(tx, self._info.id))
 
     async def append(
         self, kind: str, body: Mapping[str, object], *, expect_head: int | None = None, state: object = ...
@@ -477,8 +478,7 @@ class LiveSession:
 
     async def state(self, plugin: str) -> object:
         """See `contracts.Session.state`."""
-        session = self._info.id
-        return msgspec.json.decode(await self.seat.database.read(lambda tx: rows.state_of(tx, session, plugin)))
+        return msgspec.json.decode(await self.seat.database.read(lambda tx: rows.state_of(tx, self._info.id, plugin)))
 
     async def write(self, bodies: Sequence[records.Body]) -> tuple[records.Event, ...]:
         """Add events of the kernel's own that belong to no turn."""
@@ -508,10 +508,13 @@ class LiveSession:
 
     # Below
 
-    async def children(self) -> Sequence[records.SessionInfo]:
+    async def children(self, *, working: bool = False) -> Sequence[records.SessionInfo]:
         """See `contracts.Session.children`."""
-        seat, session = self.seat, self._info.id
-        return await seat.database.read(lambda tx: rows.children(tx, session, workspace=seat.workspace))
+        return await self.seat.database.read(lambda tx: rows.children(tx, self._info, working=working))
+
+    async def waiting(self) -> Sequence[records.PreparedInput]:
+        """See `contracts.Session.waiting`."""
+        return await self.seat.database.read(lambda tx: [prepared(row) for row in waiting(tx, self._info.id)])
 
     async def start_child(
         self, agent: str, *, access: records.Access | None = None, title: str = "", directory: str | None = None

@@ -16,7 +16,7 @@ from ..journal import keep_partial, last_answer, read_turn
 from ..log import logger
 from ..models import Attempt
 from ..outbox import REASONS, owe_replies
-from ..questions import Paused, Pending, answers, ask
+from ..questions import Paused, answers, ask
 from ..records.storable import storable_text
 from ..recovery import loose_ends, unanswered
 from .asking import Draft, ask_models, discarded, message_of, usage_of
@@ -60,7 +60,7 @@ class Turn:
     def told(self) -> contracts.Turn:
         """The turn as plugins see it."""
         routes = tuple(dict.fromkeys(row.route for row in self.rows if row.route))
-        return contracts.Turn(id=self.id, cause=self.rows[0].cause, routes=routes)
+        return contracts.Turn(id=self.id, cause=self.rows[0].cause, routes=routes, after=self._desk.history.ended)
 
     @property
     def extended(self) -> set[str]:
@@ -83,7 +83,7 @@ class Turn:
                 return await self._end(records.TurnEnded(outcome=reason))
             await self._land()
         except Paused as pause:
-            await self._pause(pause.pending)
+            await self._pause(pause)
         except HaloError as error:
             kind = error.kind if isinstance(error, ModelError) else type(error).__name__
             return await self._end(records.TurnEnded(outcome="failed", error=_sentence(error), kind=kind))
@@ -133,9 +133,9 @@ class Turn:
 
     async def _prepare_input(self, rows: Sequence[Waiting]) -> tuple[str, Sequence[records.Body]]:
         """Return the text of the first row, and what becomes of all."""
-        mask = self._desk.place.mask
+        mask, hooks, session = self._desk.place.mask, self._desk.place.hooks, self._desk.session
         batch: Sequence[records.PreparedInput] = [prepared(row) for row in rows]
-        batch, failures = await self._desk.place.hooks.fold(hookspecs.prepare_input, batch, session=self._desk.session)
+        batch, failures = await hooks.fold(hookspecs.prepare_input, batch, session=session, turn=self.told)
         masked = [structs.replace(each, text=mask(each.text), content=mask(each.content)) for each in batch]
         inputs = [input_of(row, ready) for row, ready in zip(rows, masked, strict=True)]
         skipped = [records.HookSkipped(plugin=each.plugin, hook=each.hook, error=str(each)) for each in failures]
@@ -231,10 +231,10 @@ class Turn:
             self.rows += rows
         return bool(joined)
 
-    async def _pause(self, pending: Pending) -> None:
+    async def _pause(self, pause: Paused) -> None:
         """Make the question durable; no task is held while it is open."""
         desk, access, now = self._desk, self.rows[0].access, self._desk.place.clock.now()
-        await desk.commit(lambda tx: [ask(tx, self._session, pending, turn=self.id, access=access, at=now)])
+        await desk.commit(lambda tx: [ask(tx, self._session, pause, turn=self.id, access=access, at=now)])
         self.paused = True
         desk.place.database.notify("questions")
 
