@@ -1,4 +1,4 @@
-"""`kill -9` at random over sends, turns and children: what was acknowledged is answered once, every child reports once."""
+"""`kill -9` at random over sends, turns and children: what was acknowledged is answered once, a child reports once."""
 
 from __future__ import annotations
 

@@ -25,7 +25,6 @@ from halo_kernel import (
     ContextCut,
     Database,
     Event,
-    Foreign,
     History,
     Incoming,
     InputAdded,
@@ -39,9 +38,8 @@ from halo_kernel import (
     QuestionAsked,
     QuestionSettled,
     Session,
-    Stop,
+    StorageUnavailable,
     Text,
-    TextDelta,
     Thinking,
     ThinkingDelta,
     ToolCall,
@@ -59,13 +57,13 @@ from halo_kernel.tables import insert
 from halo_kernel.testing import (
     Answer,
     Calls,
+    CrashingStorage,
+    CrashPoint,
     Fail,
-    FaultyStorage,
     Hang,
     NoteTool,
     Pieces,
     ScriptedModel,
-    a_session,
     journal,
     running_kernel,
     until,
@@ -348,7 +346,9 @@ def plant(tx: Tx, name: str, events: Sequence[Event], following: Event | None) -
     """Store a session whose journal is `events`, as it is in a database whose process died then."""
     who = {"principal": OPERATOR.name, "principal_kind": OPERATOR.kind, "agent": "default", "access": "full"}
     times = {"created_at": 1, "updated_at": 1}
-    insert(tx, "sessions", {"id": name, "root": name, "journal": name, "head": len(events), "origin": "", **who, **times})
+    insert(
+        tx, "sessions", {"id": name, "root": name, "journal": name, "head": len(events), "origin": "", **who, **times}
+    )
     ids: dict[int, int] = {}
     for event in events:
         body, kind = event.body, event.kind
@@ -395,9 +395,58 @@ def _plant_run(tx: Tx, session: str, events: Sequence[Event], following: Event |
         insert(tx, "partials", {"session": session, "turn": turn, "reply": following.body.reply, "text": "half of it"})
 
 
+class Mortal:
+    """Lets a process's storage die inside its write `last`, counted from when that is set: nothing is written after."""
+
+    def __init__(self) -> None:
+        self.storage = CrashingStorage(self._reached)
+        self.last, self.writes = 0, 0
+        self.dead = asyncio.Event()
+        self.place = ""
+        self._loop = asyncio.get_running_loop()
+
+    def _reached(self, point: CrashPoint) -> None:
+        if not self.last or point.side == "after" or ": lease " in point.what:
+            return
+        self.writes += 1
+        if self.writes >= self.last:
+            self.place = self.place or point.what
+            self._loop.call_soon_threadsafe(self.dead.set)
+            raise StorageUnavailable("the process died in this write")
+
+
+async def live(on: Stage) -> None:
+    """A batch, a child, a question and a compaction in one session."""
+    session = await on.kernel.host.sessions.open("talk", workspace=on.workspace, principal=OPERATOR, create=True)
+    await on.ask(session, "go", TWO, Answer("done"))
+    on.model.then(Calls([("delegate", {}), ("ask", {}), ("note", {"text": "y"})]))
+    await session.submit(Incoming(text="more"))
+    await on.answer(session, approved=True)
+    assert await session.compact()
+    await on.ask(session, "and then?")
+
+
+async def die(folder: Path, last: int) -> str:
+    """Live until the write `last`, and return what that was; '' if there was none."""
+    mortal = Mortal()
+    async with stage(folder, storage=mortal.storage) as on:
+        mortal.last = last
+        work = asyncio.create_task(live(on))
+        dead = asyncio.create_task(mortal.dead.wait())
+        await asyncio.wait({work, dead}, return_when=asyncio.FIRST_COMPLETED)
+        if not mortal.dead.is_set():
+            await work
+            mortal.last = 0
+        for task in (work, dead):
+            task.cancel()
+        await asyncio.gather(work, dead, return_exceptions=True)
+    return mortal.place
+
+
 async def go_on(on: Stage, name: str) -> None:
     """Let a reopened session end what it is at, then ask it something."""
-    session = await on.kernel.host.sessions.open(name, workspace=on.workspace, principal=OPERATOR)
+    where = {"workspace": on.workspace, "principal": OPERATOR}
+    session = await on.kernel.host.sessions.open(name, create=True, **where)
     for _ in range(3000):
         if session.info.state == "waiting":
             await on.answer(session, approved=True)
@@ -460,3 +509,22 @@ async def test_a_journal_cut_after_any_event_goes_on(tmp_path: Path) -> None:
         for name in names:
             await go_on(on, name)
         assert not on.model.refused
+
+
+@pytest.mark.timeout(300)
+async def test_a_process_that_dies_inside_any_write_goes_on(tmp_path: Path) -> None:
+    """Cut test: cut inside a write of a batch, a child, a question or a compaction, all of it goes on as above."""
+    died: list[str] = []
+    while True:
+        folder = tmp_path / str(len(died))
+        folder.mkdir()
+        place = await die(folder, len(died) + 1)
+        async with stage(folder) as on:
+            await go_on(on, "talk")
+            assert not on.model.refused, place
+        if not place:
+            break
+        died.append(place)
+    print(f"{len(died)} writes: {died}")
+    for write in ("Desk.commit", "LiveSession._accept"):
+        assert write in " ".join(died), died

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 from . import contracts, hookspecs
-from . import settings as sections
 from .blobs import Blobs
 from .channels import Accounts
 from .clock import SystemClock
@@ -33,7 +32,7 @@ from .secrets import ensure_home
 from .sessions import Outbox, Questions, Sessions
 from .sessions.retention import watch_retention
 from .sessions.seat import Seat
-from .settings import KeptSecrets, LoadedSettings
+from .settings import KeptSecrets, LoadedSettings, load_kernel_settings, load_settings, sections
 from .sites import Wanted, add_sites
 from .supervisor import Supervisor, end_task
 from .swaps import finish_swaps
@@ -112,7 +111,7 @@ class Kernel:
         """
         environment = os.environ if env is None else env
         finish_swaps(ensure_home(home))
-        bare = sections.load_kernel_settings(home, environment)
+        bare = load_kernel_settings(home, environment)
         if wanted.get("discover", True) and (fault := add_sites(home)):
             logger("plugins").error(fault.message, advice=fault.advice)
         if (names := environment.get("HALO_PLUGINS")) is not None:
@@ -123,7 +122,7 @@ class Kernel:
         kernel = cls(home, clock=clock or SystemClock(), plugins=plugins, settings=bare, strict=strict)
         kernel.stopping = stopping or kernel.stopping
         found = kernel._parts["sections"] = [*_SECTIONS, *await kernel.hooks.gather(hookspecs.provide_settings)]
-        kernel.settings = sections.load_settings(home, found, environment)
+        kernel.settings = load_settings(home, found, environment)
         try:
             await kernel._compose(embedded)
         except BaseException:

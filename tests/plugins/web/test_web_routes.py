@@ -177,6 +177,13 @@ def test_sessions_are_made_and_listed(site) -> None:
     assert agents == [{"id": "default", "name": "Default", "description": ""}]
 
 
+def test_the_page_learns_which_model_answers(site) -> None:
+    """The offers come with the one a new turn takes, and why, with the kernel and the page alone."""
+    found = site.get("/api/web/models")
+    assert found["chosen"] == found["models"][0]["model"]
+    assert found["reason"]
+
+
 @pytest.mark.parametrize(
     ("path", "body", "field"),
     [

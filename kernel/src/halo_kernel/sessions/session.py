@@ -321,9 +321,9 @@ class LiveSession:
         self._keep_at = await keep_folds(self.seat.database, self._info.id)
 
     def told(self, event: records.Event) -> None:
-        """Be as lists show it after an event; only what was erased is news to the history."""
+        """Be as lists show it after an event, and remember it, whoever wrote it."""
         self._info = rows.after(self._info, event)
-        if isinstance(event.body, records.ContextErased | records.ExchangeDeleted) and self._desk is not None:
+        if self._desk is not None:
             self._desk.history.apply(event)
 
     def _retry_later(self) -> None:

@@ -42,8 +42,10 @@ class SettingsFile:
         node, line = self.root, 0
         for part in key.split("."):
             entries = node.value if getattr(node, "id", "") == "mapping" else ()
-            name, node = next((entry for entry in entries if entry[0].value == part), (None, None))
-            line = name.start_mark.line + 1 if name else line
+            entry = next((each for each in entries if each[0].value == part), None)
+            if entry is None:
+                break
+            node, line = entry[1], entry[0].start_mark.line + 1
         return line
 
     def bad(self, key: str, rule: str, advice: str = "") -> BadFile:

@@ -1,4 +1,4 @@
-"""What chat completions refuse, in words like the real servers': a scripted server that took everything proves little."""
+"""What chat completions refuse, in words like the real servers': a server that took everything would prove nothing."""
 
 from __future__ import annotations
 

@@ -40,7 +40,8 @@ class Place:
 class Desk:
     """Everything a turn needs of its session.
 
-    `stirred` is set whenever something new may wait in the inbox; `told` gets every event after its commit.
+    `stirred` is set whenever something new may wait in the inbox; `told` takes every event after its commit, into the
+    history too.
     """
 
     place: Place
@@ -54,7 +55,7 @@ class Desk:
     turn: str = ""
 
     async def commit(self, fn: Callable[[Tx], Sequence[Body] | None]) -> tuple[Event, ...]:
-        """Journal what `fn` returns under the lease, fold it into the history, and tell followers.
+        """Journal what `fn` returns under the lease, and tell the session and its followers.
 
         If there is anything, what was streamed is no longer beside it; the end of a turn settles what its tree owes. A
         caller that is cancelled meanwhile still waits for the commit: history and journal never differ.
@@ -85,7 +86,6 @@ class Desk:
         events = await self.place.database.write(fn)
         for event in events:
             self.place.feed.forget_partial(event.session)
-            self.history.apply(event)
             self.told(event)
         self.place.feed.publish(events)
         return events

@@ -19,7 +19,7 @@ export const older = signal(null);
 export const session = signal(null);
 /** A sentence about the address that could not be followed. */
 export const complaint = signal("");
-/** What GET /api/models said, null before. */
+/** What GET /api/web/models said, null before. */
 export const models = signal(null);
 /** "live", "lost" or "stopped". */
 export const connection = signal("live");
@@ -264,7 +264,7 @@ export async function refreshModels({ now = false } = {}) {
   const found = models.value?.models.find((one) => one.model === models.value.chosen);
   if (!now && found?.is_model && Date.now() - looked < 60_000) return;
   looked = Date.now();
-  models.value = (await softly(() => get("api/models"))) || models.value;
+  models.value = (await softly(() => get("api/web/models"))) || models.value;
 }
 
 let soon;
