@@ -14,14 +14,16 @@ _HOMES = {
     "credentials": "COOKIE",
     "folds": "CLEARED_MARKER History Item View",
     "hookspecs": "hook",
+    "http": "Face",
     "locks": "locked",
+    "log": "configure",
     "plugins": "Plugin Plugins",
     "presence": "Presence is_served read_presence",
     "repair": "repair_history",
     "runtime": "Kernel",
     "schema": "newest_schema",
     "secrets": "ensure_home write_secret",
-    "server": "embedded",
+    "server.listening": "serving",
     "settings": "AgentSettings EgressSettings LimitSettings LogSettings ModelSettings PluginSettings Reading"
     " SecretSettings ServerSettings SessionSettings SettingsField SettingsFile SettingsFinding load_kernel_settings"
     " resolve_secret use_keyring",

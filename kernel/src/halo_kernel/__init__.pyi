@@ -11,7 +11,9 @@ from .folds import History as History
 from .folds import Item as Item
 from .folds import View as View
 from .hookspecs import hook as hook
+from .http import Face as Face
 from .locks import locked as locked
+from .log import configure as configure
 from .plugins import Plugin as Plugin
 from .plugins import Plugins as Plugins
 from .presence import Presence as Presence
@@ -23,7 +25,7 @@ from .runtime import Kernel as Kernel
 from .schema import newest_schema as newest_schema
 from .secrets import ensure_home as ensure_home
 from .secrets import write_secret as write_secret
-from .server import embedded as embedded
+from .server.listening import serving as serving
 from .settings import AgentSettings as AgentSettings
 from .settings import EgressSettings as EgressSettings
 from .settings import LimitSettings as LimitSettings
