@@ -91,7 +91,8 @@ def test_without_a_file_everything_is_default(tmp_path: Path) -> None:
 
 def test_without_a_file_no_yaml_reader_is_imported(tmp_path: Path) -> None:
     """A home without a settings file, as most are, pays nothing for reading YAML."""
-    code = "import sys, pathlib, halo_kernel as k, halo_kernel.runtime; k.load_kernel_settings(pathlib.Path(sys.argv[1]), {})"
+    code = "import sys, pathlib, halo_kernel as k, halo_kernel.runtime"
+    code += "; k.load_kernel_settings(pathlib.Path(sys.argv[1]), {})"
     run = [sys.executable, "-c", f"{code}; print([name for name in sys.modules if 'ruamel' in name])", str(tmp_path)]
     assert subprocess.run(run, capture_output=True, text=True, timeout=60, check=True).stdout == "[]\n"
 

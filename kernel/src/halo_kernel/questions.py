@@ -125,6 +125,5 @@ def _find(tx: Tx, number: int, principal: records.Principal) -> records.Question
 def _of(tx: Tx, principal: records.Principal, where: str, *args: Value) -> list[records.QuestionInfo]:
     own = "SELECT id FROM sessions WHERE principal = ? AND principal_kind = ? AND deleted_at IS NULL"
     source = f"questions WHERE session IN ({own}) AND {where} ORDER BY id"
-    return select(
-        tx, records.QuestionInfo, source, (principal.name, principal.kind, *args), json=("arguments", "options")
-    )
+    given = (principal.name, principal.kind, *args)
+    return select(tx, records.QuestionInfo, source, given, json=("arguments", "options"))

@@ -165,7 +165,7 @@ class Kernel:
             workspaces=self.workspaces,
             sessions=self.sessions,
             accounts=self.accounts,
-            questions=Questions(self.workspaces.seat, self.sessions.wake),
+            questions=Questions(self.workspaces.seat),
             outbox=Outbox(self.workspaces.seat),
             blobs=self._blobs,
             live=Live(),
@@ -226,7 +226,7 @@ class Kernel:
             mask=settings.redactor,
             scope=Scope(f"workspace {info.path}"),
             stopping=self.stopping,
-            start_child=self.sessions.start_child,
+            registry=self.sessions,
             caller=Caller(
                 clock=self.clock,
                 mask=settings.redactor,
@@ -240,8 +240,6 @@ class Kernel:
             find_agent=self.workspaces.agent,
             spawn=self.supervisor.spawn,
             mark_busy=mark_busy,
-            wake=self.sessions.wake,
-            gate=self.sessions.gate,
         )
 
     async def databases(self) -> Mapping[Path, Database]:

@@ -4,28 +4,16 @@
 # The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from ..records import (
-    Access,
-    AgentSpec,
-    BlobRef,
-    Event,
-    Message,
-    Principal,
-    QuestionInfo,
-    Secret,
-    SessionInfo,
-    WorkspaceInfo,
-)
+from ..records import Access, AgentSpec, Event, Message, Principal, QuestionInfo, Secret, SessionInfo, WorkspaceInfo
 from .channels import Accounts
 from .delivery import Outbox
 from .sessions import Session
-from .storage import Database, DataScope, Migration, Place
+from .storage import Blobs, Database, DataScope, Migration, Place
 
 if TYPE_CHECKING:
     import msgspec
@@ -243,26 +231,6 @@ class Data(Protocol):
 
     async def backup(self, place: Place, path: Path, *, progress: Callable[[int, int], object] | None = None) -> None:
         """Copy a database, one that is not open too, to the file `path`; see `Database.backup`."""
-
-
-class Blobs(Protocol):
-    """Images, long results and the like: files of a workspace, named by their content.
-
-    Put one before the event that names it by its `uri`. It is removed 24 hours later when no event, waiting input or
-    undelivered part names it then.
-    """
-
-    async def put(self, workspace: str, data: bytes | AsyncIterable[bytes], *, media_type: str) -> BlobRef:
-        """Make a value durable and return its reference. What is there already counts as new again.
-
-        Raises `StorageUnavailable`, and nothing is left; `WorkspaceUnusable` when its folder is not one.
-        """
-
-    async def get(self, workspace: str, uri: str) -> bytes:
-        """Return the value of `blob:<sha256>`, checked. Raises `NotFound` when it is gone or damaged."""
-
-    def hold(self, workspace: str) -> AbstractContextManager[None]:
-        """Keep every value, in all processes, for as long as the context lasts: a backup copies them."""
 
 
 class Subscription(Protocol):

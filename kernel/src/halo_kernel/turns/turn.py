@@ -24,7 +24,7 @@ from .batch import Answers, Batch
 from .cancel import CancelToken, Stopped, run_stoppable
 from .context import Context, prepare_context
 from .desk import Desk
-from .extending import Extensions, collect_extensions
+from .extending import Extensions
 from .room import make_room
 
 _TITLE_CHARS = 60
@@ -49,7 +49,7 @@ class Turn:
         self._answer = ""
         self._context: Context | None = None
         self._steps = 0
-        self._extensions = Extensions()
+        self.extensions = Extensions()
 
     @property
     def numbers(self) -> list[int]:
@@ -61,11 +61,6 @@ class Turn:
         """The turn as plugins see it."""
         routes = tuple(dict.fromkeys(row.route for row in self.rows if row.route))
         return contracts.Turn(id=self.id, cause=self.rows[0].cause, routes=routes, after=self._desk.history.ended)
-
-    @property
-    def extended(self) -> set[str]:
-        """The sessions that got a message when it ended."""
-        return self._extensions.taken
 
     async def run(self) -> records.TurnResult | None:
         """Run to the end and return the result; None when its rows were settled by somebody else before it began.
@@ -263,8 +258,9 @@ class Turn:
         model, partial = self._context.line[0].model if self._context else "", desk.place.feed.partial(session)
         reply, reason = _reply(end, self._answer), REASONS.get(end.outcome, "aborted")
         if end.outcome in ("succeeded", "failed"):
-            self._extensions = await collect_extensions(desk.place.hooks, self.told, desk.session)
-        more, access, cap = self._extensions, self.rows[0].access, desk.place.limits.max_queue_size
+            wanted = await desk.place.hooks.gather(hookspecs.extend_turn, turn=self.told, session=desk.session)
+            self.extensions = Extensions(wanted=wanted)
+        more, access, cap = self.extensions, self.rows[0].access, desk.place.limits.max_queue_size
 
         def write(tx: Tx) -> Sequence[records.Body]:
             if newer and not are_waiting(tx, newer):
@@ -281,7 +277,7 @@ class Turn:
         if not await desk.commit(write):
             return None
         desk.place.database.notify("outbox")
-        if session in self.extended:
+        if session in more.taken:
             desk.stirred.set()
         outcome, error, kind = end.outcome, end.error, end.kind
         result = records.TurnResult(
