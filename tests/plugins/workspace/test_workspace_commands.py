@@ -185,7 +185,11 @@ async def test_agents_are_listed_described_and_switched_to(kernel: Kernel, site:
     described = (await ask(session, "/agent desc Bird")).text
     assert "About: Knows birds." in described and "Tools: note" in described and str(site.folder) in described
     assert str(site.folder) not in (await ask(session, "/agent desc bird", "workspace")).text
-    kernel.host.secrets.put("song", "birds-sing-7f3a")
+    secrets = kernel.host.secrets
+    secrets.path.parent.mkdir(parents=True, exist_ok=True)
+    secrets.path.write_text('{"song": "birds-sing-7f3a"}')
+    secrets.path.chmod(0o600)
+    assert secrets.get("song")
     site.write({"workspace/.halo/agents/bird/agent.yaml": "description: Knows birds-sing-7f3a.\nname: Bird\n"})
     assert "birds-sing" not in (await ask(session, "/agent desc bird")).text
     made = await other(kernel, session, await ask(session, "/as bird"))
