@@ -7,6 +7,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -61,15 +62,29 @@ class Served:
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(20)
 
-    def call(self, method: str, path: str, body: object = None, *, timeout: float = 10.0) -> tuple[int, Any]:
+    def call(
+        self, method: str, path: str, body: object = None, *, timeout: float = 10.0, key: str = ""
+    ) -> tuple[int, Any]:
         """Make one request; return status and decoded answer. Raises `OSError` or `HTTPException` when it is cut."""
         parts = urlsplit(self.url)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
         try:
             raw = None if body is None else json.dumps(body).encode()
-            headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
-            connection.request(method, path, raw, headers)
+            connection.request(method, path, raw, self._headers(key))
             response = connection.getresponse()
             return response.status, json.loads(response.read())
         finally:
             connection.close()
+
+    def break_off(self, path: str, body: object, *, key: str, part: float) -> None:
+        """Send the first `part` of a message, 1 is all of it, and be gone before the answer. Raises `OSError`."""
+        address, raw = urlsplit(self.url), json.dumps(body).encode()
+        headers = {"Host": address.netloc, "Content-Length": str(len(raw)), **self._headers(key)}
+        lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+        whole = "\r\n".join(lines).encode() + raw
+        with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+            connection.sendall(whole[: round(part * len(whole))])
+
+    def _headers(self, key: str) -> dict[str, str]:
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        return {**headers, "Idempotency-Key": key} if key else headers

@@ -119,7 +119,7 @@ async def test_every_setting_is_documented(tmp_path: Path) -> None:
     """docs/reference/settings.md names every setting with its default and short variables, and no other."""
     kernel = await Kernel.start(tmp_path, embedded=True, env={})
     try:
-        fields = kernel.settings.fields()
+        fields = kernel.settings.at().fields.values()
     finally:
         await kernel.close()
     rows = re.findall(r"^\| `([a-z_]+\.[^`]+)` \| ([^|]*) \| ([^|]*)\|", page("settings.md"), re.MULTILINE)

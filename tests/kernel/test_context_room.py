@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from halo_kernel import (
     CLEARED_MARKER,
+    OPERATOR,
     AgentSpec,
+    Call,
     Chunk,
     Conflict,
     ContextCut,
@@ -30,6 +32,7 @@ from halo_kernel import (
     Piece,
     PluginFailed,
     PromptTooLarge,
+    Question,
     Session,
     Text,
     TextDelta,
@@ -220,8 +223,36 @@ async def test_room_is_made_at_the_end_of_a_turn(tmp_path: Path) -> None:
         view = View()
         for event in events:
             view.apply(event)
-        assert view.running == "" and view.tokens == 0
+        assert view.running == ""
         assert [item.text for item in view.items.values() if item.kind == "notice"] == ["shortened\n\nin short"]
+
+
+async def test_a_report_does_not_wait_for_room_at_the_end(tmp_path: Path) -> None:
+    """What a sub-session reports wakes its parent before its own history is made shorter, and so does its handle."""
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(reason: str, session: Session, request: ModelRequest, history: Sequence[Piece]) -> ContextCut | None:
+        if session.info.parent is None:
+            return None
+        begun.set()
+        await go.wait()
+        return await everything(reason, session, request, history)
+
+    async with room(tmp_path, slow) as it:
+        child = await it.session.start_child("default")
+        it.model.then(Answer("a" * 3300))
+        assert (await child.prompt(Incoming(text="go on")).result).outcome == "succeeded"
+        await begun.wait()
+        heard: list[Any] = []
+        async with asyncio.timeout(5):
+            while not heard:
+                heard = [event.body for event in await journal(it.session) if event.kind == "input.added"]
+                await asyncio.sleep(0.01)
+        assert "aaa" in heard[0].text
+        assert child.info.state == "running"
+        go.set()
+        await until(lambda: child.info.state == "idle")
+        assert [event.kind for event in await journal(child)].count("context.cut") == 1
 
 
 async def test_an_overflow_is_shrunk_once_and_tried_again(tmp_path: Path) -> None:
@@ -312,6 +343,32 @@ async def test_a_running_session_is_not_shortened_on_request(tmp_path: Path) -> 
         prompt.cancel()
         await prompt.result
         assert it.shrinker.reasons == []
+
+
+class Asks(NoteTool):
+    """A tool that asks a person first."""
+
+    async def run(self, call: Call) -> str:
+        if call.answer is None:
+            call.ask(Question(text="Sure?"))
+        return await super().run(call)
+
+
+async def test_a_session_that_waits_for_an_answer_is_not_shortened_on_request(tmp_path: Path) -> None:
+    """While a question is open its call has no result yet, so nothing is cut; the answer finds all as it was."""
+    model, shrinker = SmallModel([Calls([("note", {"text": "x"})]), Answer("done")]), Shrinker()
+    extra = {"test": SimplePlugin(model, [Asks()]), "shrinker": shrinker}
+    async with running_kernel(tmp_path / "home", extra=extra) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        prompt = session.prompt(Incoming(text="one"))
+        await until(lambda: session.info.state == "waiting")
+        with pytest.raises(Conflict, match="is waiting"):
+            await session.compact()
+        workspace = session.info.workspace
+        (asked,) = await kernel.host.questions.list(workspace=workspace, principal=OPERATOR)
+        await kernel.host.questions.answer(asked.id, workspace=workspace, principal=OPERATOR, approved=True)
+        assert (await prompt.result).text == "done"
+        assert shrinker.reasons == []
 
 
 class Slow:

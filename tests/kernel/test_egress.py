@@ -168,17 +168,15 @@ async def test_the_list_counts_as_it_is_now() -> None:
 
 @pytest.mark.parametrize("entry", ["", "10.0.0.0/99", "http://a.example", "a b", "a.example:0", "a.example:70000"])
 def test_an_entry_that_means_nothing_is_refused_with_its_text(tmp_path: Path, entry: str) -> None:
-    """The settings name the entry and what it may be, and nothing is written."""
-    settings = load_kernel_settings(tmp_path, {})
-    with pytest.raises(BadInput) as raised:
-        settings.write({"egress.allow": [entry]})
-    assert repr(entry) in raised.value.message
-    assert settings.of(EgressSettings).allow == ()
-    settings.write({"egress.allow": ["*.ts.net", "10.0.0.0/8:80"]})
+    """The settings name the entry and what it may be."""
+    file = tmp_path / "secrets" / "settings.yaml"
+    file.parent.mkdir()
+    file.write_text("egress:\n  allow: ['*.ts.net', '10.0.0.0/8:80']\n")
     assert load_kernel_settings(tmp_path, {}).of(EgressSettings).allow == ("*.ts.net", "10.0.0.0/8:80")
-    with pytest.raises(BadFile):
-        (tmp_path / "secrets" / "settings.yaml").write_text(f"egress:\n  allow: [{entry!r}]\n")
+    file.write_text(f"egress:\n  allow: [{entry!r}]\n")
+    with pytest.raises(BadFile) as raised:
         load_kernel_settings(tmp_path, {})
+    assert repr(entry) in raised.value.message
 
 
 @given(st.text(max_size=30) | st.from_regex(r"[\[\]0-9a-f:./%*]{0,24}", fullmatch=True))

@@ -20,6 +20,7 @@ from halo_kernel import (
     AssistantMessage,
     Block,
     Body,
+    CommandFinished,
     ContextCut,
     ContextErased,
     ContextPrepared,
@@ -117,6 +118,7 @@ inside = st.one_of(
     st.builds(QuestionAsked, question=numbers, call=few, tool=few, text=texts, options=st.just(("a", "b"))),
     st.builds(QuestionSettled, question=numbers, call=few, state=st.sampled_from(["approved", "expired"]), text=texts),
     st.builds(HookSkipped, plugin=few, hook=few, error=texts),
+    st.builds(CommandFinished, row=numbers, said=texts, sender=few, text=texts, ok=st.booleans(), session=few),
     st.builds(
         ContextCut,
         start=st.integers(-2, 40),
@@ -370,7 +372,7 @@ STORY: list[Body] = [
     TurnEnded(outcome="failed", error="why"),
 ]
 # What the folds of `STORY` come to, by version. Other folds under an old version would go on from wrong snapshots.
-STATES = {2: "ed1615d8923eeda1"}
+STATES = {3: "907f92375e31349c"}
 
 
 def test_folds_that_change_have_a_new_version() -> None:

@@ -26,8 +26,9 @@ from halo_kernel import (
 )
 from halo_kernel.hooks import QUEUE, Hooks
 from halo_kernel.settings import AgentSettings, LimitSettings
+from halo_kernel.supervisor import left_behind
 
-BUDGET = 0.2
+BUDGET = 0.5
 SESSION = cast("Session", object())
 REQUEST = cast("Any", object())
 CALL = cast("Any", object())
@@ -136,7 +137,7 @@ BROKEN: dict[str, tuple[Callable[[], object], str]] = {
     "raises": (raises, "ValueError: boom"),
     "exits": (exits, "SystemExit: 3"),
     "stops": (stops, "StopIteration:"),
-    "hangs": (hangs, "it gave no answer within 0.2 s"),
+    "hangs": (hangs, "it gave no answer within 0.5 s"),
     "half a generator": (half, "ValueError: boom"),
     "None": (lambda: None, "it answered with NoneType"),
     "text": (lambda: "abc", "it answered with str"),
@@ -239,8 +240,8 @@ async def lies() -> Any:
 ASYNC_BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
     "cancelled error": (cancels_itself, "it cancelled itself"),
     "cancels its task": (cancels_its_task, "it cancelled itself"),
-    "hangs": (hangs_async, "it gave no answer within 0.2 s"),
-    "deaf": (hangs_deaf, "it gave no answer within 0.2 s"),
+    "hangs": (hangs_async, "it gave no answer within 0.5 s"),
+    "deaf": (hangs_deaf, "it gave no answer within 0.5 s"),
     "exits": (exits_async, "SystemExit: 1"),
     "base exception": (raises_base, "BaseException: bang"),
     "wrong type": (lies, "it answered with "),
@@ -274,9 +275,9 @@ async def test_a_deaf_hook_is_left_behind_by_name(bench: Bench) -> None:
     started = time.monotonic()
     await hooks.gather(hookspecs.prepare_context, session=SESSION)
     assert time.monotonic() - started < BUDGET + 0.5
-    assert hooks.left_behind == ["bad.prepare_context"]
+    assert left_behind() == ["bad.prepare_context"]
     await asyncio.sleep(1.1)
-    assert hooks.left_behind == []
+    assert left_behind() == []
 
 
 async def test_cancelling_the_caller_cancels_the_plugins(bench: Bench) -> None:

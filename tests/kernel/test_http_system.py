@@ -1,4 +1,4 @@
-"""The kernel's own routes: health, links, models, the front page; refused upgrades."""
+"""The kernel's own routes: health, links, the front page; refused upgrades."""
 
 from __future__ import annotations
 
@@ -63,13 +63,6 @@ async def test_the_server_describes_itself(
     assert (found["distribution"], found["version"], found["state"]) == ("halo-kernel", "0.1.0", "loaded")
     assert (found["reason"], found["advice"], found["capabilities"]) == ("", "", [])
     assert "provide_models" in found["hooks"]
-
-
-async def test_models_are_listed_with_the_choice(browser: httpx.AsyncClient, face: Front) -> None:
-    """The offers come with the one a new turn takes, and why."""
-    answer = (await browser.get("/api/models", headers=face.headers)).json()
-    assert answer["chosen"] == answer["models"][0]["model"]
-    assert answer["reason"]
 
 
 async def test_a_link_signs_a_browser_in_once(browser: httpx.AsyncClient, face: Front) -> None:
@@ -167,7 +160,7 @@ async def test_the_front_page_leads_on(
 ) -> None:
     """`/` is the page of the plugin that the setting names, else of admin, else of web; below the proxy's path."""
     monkeypatch.setattr(Kernel, "pages", pages)
-    kernel.settings.write({"server.home": setting, "server.root_path": "/halo"})
+    (kernel.home / "secrets" / "settings.yaml").write_text(f"server: {{home: '{setting}', root_path: /halo}}\n")
     transport = httpx.ASGITransport(front(kernel).app, root_path="/halo")
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         answer = await client.get("/halo/")

@@ -158,7 +158,7 @@ def provided(kernel: Kernel) -> tuple[list[str], Any, list[str]]:
     routes = [route.path for plugin, route in kernel.routes if plugin == "bird"]
     box = kernel.host.lookup("dispatcher", "nest")
     version = sys.modules[type(box).__module__].VERSION if box else None
-    return routes, version, [field.key for field in kernel.settings.fields() if field.plugin == "bird"]
+    return routes, version, [field.key for field in kernel.settings.at().fields.values() if field.plugin == "bird"]
 
 
 async def test_everything_of_a_plugin_is_new(tmp_path: Path, nest: Nest) -> None:

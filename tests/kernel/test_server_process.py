@@ -23,8 +23,8 @@ import pytest
 
 from halo_kernel import Conflict, HaloError, ServerRunning
 from halo_kernel.presence import is_served, read_presence
-from halo_kernel.server import bind, run
-from halo_kernel.server.listening import address_of
+from halo_kernel.server import run
+from halo_kernel.server.listening import address_of, bind
 
 SCRIPT = Path(__file__).with_name("server_process.py")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")

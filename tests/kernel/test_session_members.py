@@ -46,6 +46,7 @@ from halo_kernel.testing import (
     Hang,
     NoteTool,
     ScriptedModel,
+    Step,
     a_session,
     journal,
     running_kernel,
@@ -87,13 +88,13 @@ def test_a_plugin_holds_these_members_and_no_more() -> None:
     """`Host`, `Session`, `Turn` and `Call` have the documented members."""
     assert public(SessionContract) == {
         *("info", "agent", "submit", "prompt", "events", "output", "children", "start_child", "interrupt", "stop"),
-        *("archive", "append", "state", "commands", "complete", "compact", "mark", "scope"),
+        *("archive", "append", "state", "commands", "complete", "compact", "mark", "scope", "waiting"),
     }
     assert public(CallContract) == {
         *("id", "tool", "arguments", "session", "turn", "access", "approval", "cancel", "progress", "scope", "ask"),
         "answer",
     }
-    assert {each.name for each in fields(Turn)} | {"trace"} == {"id", "cause", "routes", "trace"}
+    assert {each.name for each in fields(Turn)} | {"trace"} == {"id", "cause", "routes", "trace", "after"}
     assert public(HostContract) == {
         *("settings", "secrets", "log", "clock", "data", "blobs", "workspaces", "sessions", "accounts", "questions"),
         *("outbox", "live", "egress", "spawn", "lookup"),
@@ -148,6 +149,58 @@ async def test_children_are_of_the_tree_and_never_above_their_parent(tmp_path: P
         assert (await child.prompt(Incoming(text="hi")).result).text == "echo: hi"
         roots = await kernel.host.sessions.list(workspace=workspace.id, principal=OPERATOR)
         assert [each.id for each in roots] == [parent.info.id]
+
+
+async def test_what_works_and_what_waits_can_be_asked_for(tmp_path: Path) -> None:
+    """A child works while it runs, has something to take up, or works below; what no turn took yet waits, in order."""
+    model = ScriptedModel(responder=lambda request: Hang())
+    async with running_kernel(tmp_path / "home", model=model) as kernel:
+        parent = await a_session(kernel, tmp_path / "w")
+        busy, above, idle = [await parent.start_child("default") for _ in range(3)]
+        below = await above.start_child("default")
+        assert await parent.children(working=True) == []
+        await busy.submit(Incoming(text="go"))
+        await below.submit(Incoming(text="go"))
+        assert {each.id for each in await parent.children(working=True)} == {busy.info.id, above.info.id}
+        await until(lambda: model.active == 2)
+        for text in ("one", "two"):
+            await busy.submit(Incoming(text=text, mode="follow_up"))
+        assert [row.text for row in await busy.waiting()] == ["one", "two"] and not await idle.waiting()
+        await above.stop()
+        assert [each.id for each in await parent.children(working=True)] == [busy.info.id]
+        await parent.stop()
+
+
+@pytest.mark.parametrize(
+    ("step", "act", "after"),
+    [
+        (Answer("done"), "wait", "succeeded"),
+        (Fail("refused"), "wait", "failed"),
+        (Hang(), "interrupt", "cancelled"),
+        (Hang(), "interrupt_hard", "interrupted"),
+        (Calls([("note", {"text": "x"})]), "interrupt_soft", "yielded"),
+    ],
+)
+async def test_a_turn_knows_how_the_one_before_it_ended(tmp_path: Path, step: Step, act: str, after: str) -> None:
+    """`Turn.after` is the outcome of the turn before, and '' for the first."""
+    telling, gate = Telling(), asyncio.Event()
+    model = ScriptedModel([Calls([("tell", {})]), Answer("told"), step, Calls([("tell", {})]), Answer("told")])
+    tools = [NoteTool(wait=lambda call: gate.wait())]
+    async with running_kernel(tmp_path / "home", model=model, extra={"telling": telling}, tools=tools) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        await session.prompt(Incoming(text="tell")).result
+        first = session.prompt(Incoming(text="go"))
+        await until(lambda: len(model.requests) == 3)
+        if act == "interrupt":
+            session.interrupt()
+        if act in ("wait", "interrupt"):
+            await first.result
+        last = session.prompt(Incoming(text="tell", mode="interrupt_soft" if act in ("wait", "interrupt") else act))  # type: ignore[arg-type]
+        await last.accepted
+        gate.set()
+        await last.result
+        mine = [turn.after for turn in telling.turns if turn.cause == "message"]
+        assert mine[0] == "" and mine[-1] == after
 
 
 @pytest.mark.parametrize("archive", [False, True])

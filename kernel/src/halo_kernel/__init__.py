@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
@@ -21,10 +22,11 @@ _HOMES = {
     "schema": "newest_schema",
     "secrets": "ensure_home write_secret",
     "server": "embedded",
-    "settings": "AgentSettings EgressSettings LimitSettings LogSettings ModelSettings PluginSettings ServerSettings"
-    " SessionSettings SettingsField SettingsFinding load_kernel_settings",
+    "settings": "AgentSettings EgressSettings LimitSettings LogSettings ModelSettings PluginSettings Reading"
+    " SecretSettings ServerSettings SessionSettings SettingsField SettingsFile SettingsFinding load_kernel_settings"
+    " resolve_secret use_keyring",
     "sites": "Wanted add_sites default_home read_sets",
-    "sqlite": "is_own_file",
+    "sqlite": "is_network is_own_file",
     "swaps": "Swap finish_swaps swap_all",
     "testing.checks": "Verdict judge",
 }
@@ -36,6 +38,7 @@ def __getattr__(name: str) -> Any:
             return getattr(import_module(f".{module}", __name__), name)
     for module in ("records", "errors", "contracts"):
         found = getattr(import_module(f".{module}", __name__), name, None)
-        if found is not None:
+        # a module of theirs is none of ours: `from . import settings` is not `records.settings`
+        if found is not None and not isinstance(found, ModuleType):
             return found
     raise AttributeError(f"module 'halo_kernel' has no attribute {name!r}")

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from . import records
 from .records import Piece, tokens_of
 
-VERSION = 2  # of both folds: a stored state counts only for the version that made it
+VERSION = 3  # of both folds: a stored state counts only for the version that made it
 CUT_MARKER = "[reply cut off here]"
 CLEARED_MARKER = "[Old tool result content cleared]"
 
@@ -24,17 +24,21 @@ CLEARED_MARKER = "[Old tool result content cleared]"
 class History(Struct):
     """The conversation as the model is shown it, before `repair`, and the digest of the context before it.
 
-    `tokens` is what the provider counted of both up to event `counted`, 0 while it has not.
+    `tokens` is what the provider counted of both up to event `counted`, 0 while it has not. `ended` is how the last
+    turn did, '' when that was by a crash.
     """
 
     pieces: list[Piece] = []
     digest: str = ""
     tokens: int = 0
     counted: int = 0
+    ended: str = ""
 
     def apply(self, event: records.Event) -> None:
         """Take the next event."""
         match event.body:
+            case records.TurnEnded(outcome=outcome, kind=kind):
+                self.ended = "" if kind == "crash" else outcome
             case records.InputAdded(content=content):
                 self._add(event.seq, False, records.Text(content))
             case records.AssistantMessage(content=content):
@@ -93,7 +97,7 @@ def _cleared(piece: Piece) -> Piece:
 class Item(Struct, frozen=True, kw_only=True):
     """One line of what people see: `kind` is user, assistant, tool or notice; `id` is stable and unique in its turn.
 
-    It began with event `seq`.
+    It began with event `seq`, and tells of what was said from event `first` on.
     """
 
     id: str
@@ -101,6 +105,7 @@ class Item(Struct, frozen=True, kw_only=True):
     at: int
     turn: str
     seq: int
+    first: int
     text: str = ""
     thinking: str = ""
     name: str = ""
@@ -139,17 +144,21 @@ class View(Struct):
             case records.CommandFinished(row=row, said=said, text=text):
                 self._put(event, f"row:{row}", "user", text=said)
                 self._put(event, f"seq:{event.seq}", "notice", text=text)
-            case records.ContextCut():
-                self.tokens = 0
-                self._put(event, f"seq:{event.seq}", "notice", text=f"{body.text}\n\n{body.replacement}".strip())
-            case records.ContextErased(start=start, end=end) | records.ExchangeDeleted(start=start, end=end):
+            case records.ContextCut(start=first, text=text, replacement=said) if text or said:
+                self._put(
+                    event, f"seq:{event.seq}", "notice", text=f"{text}\n\n{said}".strip(), first=min(first, event.seq)
+                )
+            case records.ContextErased(start=start, end=end):  # with what stands for more than it
+                self.items = {key: item for key, item in self.items.items() if item.seq < start or item.first > end}
+            case records.ExchangeDeleted(start=start, end=end):
                 self.items = {key: item for key, item in self.items.items() if not start <= item.seq <= end}
             case _:
                 if text := _notice(body):
                     self._put(event, f"seq:{event.seq}", "notice", text=text)
 
     def _put(self, event: records.Event, item: str, kind: str, **more: Any) -> Item:
-        made = Item(id=item, kind=kind, at=event.at, turn=event.turn, seq=event.seq, **more)
+        told: dict[str, Any] = {"first": event.seq, **more}
+        made = Item(id=item, kind=kind, at=event.at, turn=event.turn, seq=event.seq, **told)
         self.items[f"{event.turn}/{item}"] = made
         return made
 

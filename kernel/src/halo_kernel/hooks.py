@@ -14,7 +14,7 @@ import contextvars
 import inspect
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -27,6 +27,7 @@ from .answers import Spec, WrongAnswer, checked, result_type
 from .errors import HaloError, PluginFailed
 from .log import logger
 from .records import Denial, PreparedInput, Question
+from .supervisor import bounded, end_task
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -125,29 +126,21 @@ class Hooks:
     dropped: Counter[str] = field(default_factory=Counter[str], init=False)
     _mail: dict[str, asyncio.Queue[_Call]] = field(default_factory=dict[str, asyncio.Queue[_Call]], init=False)
     _posts: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]], init=False)
-    _left: dict[asyncio.Future[object], str] = field(default_factory=dict[asyncio.Future[object], str], init=False)
     _closed: bool = field(default=False, init=False)
-
-    @property
-    def left_behind(self) -> Sequence[str]:
-        """Names, `<plugin>.<hook>`, of calls that were cancelled and did not end."""
-        return sorted(self._left.values())
 
     # collect
 
     async def gather(self, spec: Collected[P, T], *args: P.args, **kwargs: P.kwargs) -> list[tuple[str, T]]:
         """Return what all plugins provide, with the plugin's name, ordered by it."""
-        return await self._gather(self._calls(spec, args, kwargs))
+        calls = self._calls(spec, args, kwargs)
+        answers = await self._ask_all(calls, self.budget)
+        failures = self._blame(answers)
+        given = [(call.plugin, answer) for call, answer in zip(calls, answers, strict=True) if answer not in failures]
+        return [(plugin, item) for plugin, items in given for item in cast("list[T]", items)]
 
     async def gather_all(self, spec: Collected[P, T], *args: P.args, **kwargs: P.kwargs) -> list[tuple[str, T]]:
         """Return what all plugins provide, or raise the first `PluginFailed` once all have been asked."""
-        return await self._gather(self._calls(spec, args, kwargs), strict=True)
-
-    async def _gather(self, calls: Sequence[_Call], *, strict: bool = False) -> list[Any]:
-        answers = await self._ask_all(calls, self.budget)
-        failures = self._blame(answers, strict=strict)
-        given = [(call.plugin, answer) for call, answer in zip(calls, answers, strict=True) if answer not in failures]
-        return [(plugin, item) for plugin, items in given for item in cast("list[object]", items)]
+        return await replace(self, strict=True).gather(spec, *args, **kwargs)
 
     # notify
 
@@ -222,15 +215,11 @@ class Hooks:
         return value, self._blame(failures)
 
     async def close(self) -> None:
-        """Deliver waiting notifications for up to a second and end; calls still left behind are named in the log."""
+        """Deliver waiting notifications for up to a second and end."""
         self._closed = True
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.gather(*(queue.join() for queue in self._mail.values())), CLOSE_BUDGET)
-        for post in self._posts:
-            post.cancel()
-        await _wait(self._posts, GRACE)
-        if self._left:
-            _log.warning("plugin calls did not end when cancelled", calls=self.left_behind)
+        await asyncio.gather(*(end_task(post, name=post.get_name(), within=GRACE) for post in self._posts))
 
     # one call
 
@@ -250,31 +239,17 @@ class Hooks:
         ]
         return sorted(calls, key=lambda call: call.plugin)
 
-    async def _try(self, call: _Call, limit: float) -> object:
-        return (await self._ask_all([call], limit))[0]
-
     async def _ask_all(self, calls: Sequence[_Call], limit: float) -> list[object]:
         """Return the answer of each call, or its `PluginFailed`. Only the caller's own cancellation is raised."""
-        asked = [(call, call.begin()) for call in calls]
+        return await asyncio.gather(*(self._try(call, limit) for call in calls))
+
+    async def _try(self, call: _Call, limit: float) -> object:
         try:
-            await _wait([task for _, task in asked], limit)
-        finally:  # those that are not done are late, or the caller was cancelled
-            late = [self._leave(call, task) for call, task in asked if not task.done()]
-        await _wait(late, GRACE)
-
-        def answer(call: _Call, task: asyncio.Future[object]) -> object:
-            if task in late:
-                return call.failed(f"it gave no answer within {limit:g} s")
-            return call.failed("it cancelled itself") if task.cancelled() else task.result()
-
-        return [answer(*each) for each in asked]
-
-    def _leave(self, call: _Call, task: asyncio.Future[object]) -> asyncio.Future[object]:
-        """Cancel a call, and list its name for as long as it does not end."""
-        self._left[task] = call.name
-        task.add_done_callback(self._left.pop)
-        task.cancel()
-        return task
+            return await bounded(call.begin(), name=call.name, seconds=limit, grace=GRACE)
+        except TimeoutError as late:
+            return call.failed(f"it gave {late}")
+        except RuntimeError as error:
+            return call.failed(str(error))
 
     # failures
 
@@ -293,11 +268,6 @@ class Hooks:
         if failures and (strict or self.strict):
             raise failures[0]
         return failures
-
-
-async def _wait(tasks: Collection[asyncio.Future[Any]], limit: float) -> None:
-    if tasks:
-        await asyncio.wait(tasks, timeout=limit)
 
 
 def _seen(value: object, plugin: str) -> object:

@@ -20,6 +20,7 @@ from .records.storable import storable_text
 from .tables import insert, select
 
 MAX_TEXT = 1_000_000
+_TOLD = "session, id, key, at, head"  # what `_receipt` needs of a row
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
@@ -65,13 +66,13 @@ def accept(
         return seen, False
     is_command = message.cause == "command"
     if not is_command:
-        _check_open(tx, session)
+        check_open(tx, session)
     if not is_command and message.mode != "interrupt_hard":
         _check_room(tx, session, who.kind, cap)
     said = {name: getattr(message, name) for name in ("mode", "text", "route", "cause")}
     whose = {"access": access, "principal": who.name, "principal_kind": who.kind, "owed": int(bool(message.route))}
     place = {"session": session, "key": key, "at": at, "head": journal_of(tx, session)[1]}
-    row = insert(tx, "inbox", {**place, **said, **whose}, more="RETURNING session, id, key, at, head")
+    row = insert(tx, "inbox", {**place, **said, **whose}, more=f"RETURNING {_TOLD}")
     assert row is not None
     if message.reply_to is not None:
         take_pointer(tx, session, message.reply_to, row=int(row[1]), at=at)
@@ -84,10 +85,8 @@ def accept(
 
 def receipt_of(tx: Tx, who: records.Principal, key: str) -> records.Receipt | None:
     """Return the receipt of a message that a sender sent before, by its key."""
-    seen = tx.one(
-        "SELECT session, id, key, at, head FROM inbox WHERE principal = ? AND principal_kind = ? AND key = ?",
-        (who.name, who.kind, key),
-    )
+    whose = "principal = ? AND principal_kind = ? AND key = ?"
+    seen = tx.one(f"SELECT {_TOLD} FROM inbox WHERE {whose}", (who.name, who.kind, key))
     return None if seen is None else _receipt(tx, seen)
 
 
@@ -105,7 +104,8 @@ def _check_room(tx: Tx, session: str, kind: records.PrincipalKind, cap: int) -> 
         raise QueueFull(f"session {session} has {cap} waiting messages already", advice="send again later")
 
 
-def _check_open(tx: Tx, session: str) -> None:
+def check_open(tx: Tx, session: str) -> None:
+    """Raise `SessionClosed` for a session that takes no more."""
     row = tx.one("SELECT archived_at FROM sessions WHERE id = ? AND deleted_at IS NULL", (session,))
     if row is None:
         raise SessionClosed(f"session {session} does not exist any more")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -19,29 +18,22 @@ Asker = Literal["guard", "tool", "model"]
 _End = Literal["approved", "denied", "expired"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pending:
-    """A question on its way into the journal: who asks it, about which call (None: the model call itself)."""
-
-    question: records.Question
-    asker: Asker
-    call: records.ToolCall | None
-
-
 class Paused(Exception):
-    """A turn has to wait for a person; `pending` is what to ask."""
+    """A turn has to wait for a person: `asker` has a question about `call`, without one about the model call itself."""
 
-    def __init__(self, pending: Pending) -> None:
-        super().__init__(pending.question.text)
-        self.pending = pending
+    def __init__(self, question: records.Question, asker: Asker, call: records.ToolCall | None = None) -> None:
+        super().__init__(question.text)
+        self.question = question
+        self.asker: Asker = asker
+        self.call = call or records.ToolCall("", "", {})
 
 
-def ask(tx: Tx, session: str, pending: Pending, *, turn: str, access: records.Access, at: int) -> records.QuestionAsked:
+def ask(tx: Tx, session: str, pause: Paused, *, turn: str, access: records.Access, at: int) -> records.QuestionAsked:
     """Store a question, pause its turn, and return the event that tells of it. `access` is the call's level."""
-    question, call = pending.question, pending.call or records.ToolCall("", "", {})
+    question, call = pause.question, pause.call
     ends = at + question.expires_in * 1000
     told = {"call": call.id, "tool": call.name, "text": question.text, "expires_at": ends}
-    who = {"session": session, "turn": turn, "asker": pending.asker, "access": question.access or access}
+    who = {"session": session, "turn": turn, "asker": pause.asker, "access": question.access or access}
     lists = {"arguments": call.arguments, "options": question.options}
     texts = {name: msgspec.json.encode(value).decode() for name, value in lists.items()}
     row = insert(tx, "questions", {**who, **told, **texts, "asked_at": at}, more="RETURNING id")
@@ -133,6 +125,5 @@ def _find(tx: Tx, number: int, principal: records.Principal) -> records.Question
 def _of(tx: Tx, principal: records.Principal, where: str, *args: Value) -> list[records.QuestionInfo]:
     own = "SELECT id FROM sessions WHERE principal = ? AND principal_kind = ? AND deleted_at IS NULL"
     source = f"questions WHERE session IN ({own}) AND {where} ORDER BY id"
-    return select(
-        tx, records.QuestionInfo, source, (principal.name, principal.kind, *args), json=("arguments", "options")
-    )
+    given = (principal.name, principal.kind, *args)
+    return select(tx, records.QuestionInfo, source, given, json=("arguments", "options"))

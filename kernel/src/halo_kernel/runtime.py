@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from . import contracts, hookspecs
 from .blobs import Blobs
@@ -26,36 +26,21 @@ from .log import logger
 from .models import Caller, Models
 from .outbox import Courier
 from .plugins import Plugin, Plugins
-from .records import Offer, Route, WorkspaceInfo
+from .records import HealthCheck, Offer, Route, WorkspaceInfo
 from .scopes import Scope
 from .secrets import ensure_home
 from .sessions import Outbox, Questions, Sessions
 from .sessions.retention import watch_retention
 from .sessions.seat import Seat
-from .settings import (
-    KERNEL_SECTIONS,
-    AgentSettings,
-    EgressSettings,
-    KeptSecrets,
-    LimitSettings,
-    LoadedSettings,
-    ModelSettings,
-    PluginSettings,
-    SessionSettings,
-    load_kernel_settings,
-    load_settings,
-)
+from .settings import KeptSecrets, LoadedSettings, load_kernel_settings, load_settings, sections
 from .sites import Wanted, add_sites
 from .supervisor import Supervisor, end_task
 from .swaps import finish_swaps
 from .workspaces import Workspaces
 
-if TYPE_CHECKING:
-    pass
-
 T = TypeVar("T")
 _ENGINE = "sqlite"
-_SECTIONS = [("kernel", section) for section in KERNEL_SECTIONS]
+_SECTIONS = [("kernel", section) for section in sections.KERNEL_SECTIONS]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,11 +118,11 @@ class Kernel:
             wanted.setdefault("only", names.replace(",", " ").split())
         plugins, strict = Plugins(), wanted.get("strict", False)
         wanted["extra"] = {_ENGINE: _Engine(), **wanted.get("extra", {})}
-        plugins.load(bare.of(PluginSettings), **wanted)
+        plugins.load(bare.of(sections.PluginSettings), **wanted)
         kernel = cls(home, clock=clock or SystemClock(), plugins=plugins, settings=bare, strict=strict)
         kernel.stopping = stopping or kernel.stopping
-        sections = kernel._parts["sections"] = [*_SECTIONS, *await kernel.hooks.gather(hookspecs.provide_settings)]
-        kernel.settings = load_settings(home, sections, environment)
+        found = kernel._parts["sections"] = [*_SECTIONS, *await kernel.hooks.gather(hookspecs.provide_settings)]
+        kernel.settings = load_settings(home, found, environment)
         try:
             await kernel._compose(embedded)
         except BaseException:
@@ -157,11 +142,18 @@ class Kernel:
         settings, hooks = self.settings, self.hooks
         engines = await hooks.gather(hookspecs.provide_storage, settings=settings)
         storage = _chosen([engine for _, engine in engines])
-        self._models = Models((), settings.of(ModelSettings))
+        self._models = Models(settings.of(sections.ModelSettings))
         self.data = Data(storage, self.home, self._folder)
-        registry = await self.data.open_home()
+        self.workspaces = Workspaces(
+            data=self.data,
+            registry=await self.data.open_home(),
+            clock=self.clock,
+            boot=self.boot,
+            default=settings.of(sections.AgentSettings).default,
+            make_seat=partial(self._make_seat, embedded),
+        )
         self._blobs = Blobs(self._folder)
-        self.sessions = Sessions(self._seat_of, self._blobs)
+        self.sessions = Sessions(self.workspaces.seat, self._blobs)
         channels = await self.data.open_channels()
         self.accounts = Accounts(database=channels, database_of=self._database_of, supervisor=self.supervisor)
         self.host = RunningHost(
@@ -170,14 +162,14 @@ class Kernel:
             log=logger("plugin"),
             clock=self.clock,
             data=self.data,
-            workspaces=self._make_workspaces(registry, embedded),
+            workspaces=self.workspaces,
             sessions=self.sessions,
             accounts=self.accounts,
-            questions=Questions(self._seat_of, self.sessions.wake),
-            outbox=Outbox(self._seat_of),
+            questions=Questions(self.workspaces.seat),
+            outbox=Outbox(self.workspaces.seat),
             blobs=self._blobs,
             live=Live(),
-            egress=Egress(lambda: settings.of(EgressSettings).allow),
+            egress=Egress(lambda: settings.of(sections.EgressSettings).allow),
             found=self._find,
             supervisor=self.supervisor,
         )
@@ -206,33 +198,20 @@ class Kernel:
         self.routes = tuple(parts["routes"])
         self.remap()
 
-    def _make_workspaces(self, registry: Database, embedded: bool) -> Workspaces:
-        async def make_seat(info: WorkspaceInfo, database: Database, mark_busy: Callable[[], Awaitable[None]]) -> Seat:
-            seat = self._seat(info, database, mark_busy)
-            await self.hooks.tell(hookspecs.workspace_opened, workspace=info, host=self.host)
-            duties: dict[str, Callable[[], Awaitable[None]]] = {
-                "inbox": seat.watch_inbox,
-                "questions": seat.watch_questions,
-            }
-            if not embedded:
-                duties["retention"] = lambda: watch_retention(database, self.clock)
-                duties["blobs"] = lambda: self._blobs.sweep(info.id, database, self.clock)
-            if not embedded:
-                duties["outbox"] = Courier(database, self._dispatchers, self.clock, self.hooks).run
-            for name, work in duties.items():
-                task = self.supervisor.keep(f"{name} of {info.path}", work)
-                seat.scope.push(name, partial(end_task, task, name=name, within=5.0))
-            return seat
-
-        self.workspaces = Workspaces(
-            data=self.data,
-            registry=registry,
-            clock=self.clock,
-            boot=self.boot,
-            default=self.settings.of(AgentSettings).default,
-            make_seat=make_seat,
-        )
-        return self.workspaces
+    async def _make_seat(
+        self, embedded: bool, info: WorkspaceInfo, database: Database, mark_busy: Callable[[], Awaitable[None]]
+    ) -> Seat:
+        seat = self._seat(info, database, mark_busy)
+        await self.hooks.tell(hookspecs.workspace_opened, workspace=info, host=self.host)
+        duties = {"inbox": seat.watch_inbox, "questions": seat.watch_questions}
+        if not embedded:
+            duties["retention"] = lambda: watch_retention(database, self.clock)
+            duties["blobs"] = lambda: self._blobs.sweep(info.id, database, self.clock)
+            duties["outbox"] = Courier(database, self._dispatchers, self.clock, self.hooks).run
+        for name, work in duties.items():
+            task = self.supervisor.keep(f"{name} of {info.path}", work)
+            seat.scope.push(name, partial(end_task, task, name=name, within=5.0))
+        return seat
 
     def _seat(self, info: WorkspaceInfo, database: Database, mark_busy: Callable[[], Awaitable[None]]) -> Seat:
         settings = self.settings
@@ -247,26 +226,33 @@ class Kernel:
             mask=settings.redactor,
             scope=Scope(f"workspace {info.path}"),
             stopping=self.stopping,
-            start_child=self.sessions.start_child,
+            registry=self.sessions,
             caller=Caller(
                 clock=self.clock,
                 mask=settings.redactor,
-                idle_timeout=settings.of(ModelSettings, info).idle_timeout,
-                max_attempts=settings.of(AgentSettings, info).max_retries,
+                idle_timeout=settings.of(sections.ModelSettings, info).idle_timeout,
+                max_attempts=settings.of(sections.AgentSettings, info).max_retries,
             ),
-            max_steps=settings.of(AgentSettings, info).max_steps,
-            compress_at=settings.of(AgentSettings, info).compress_at,
-            result_chars=settings.of(LimitSettings, info).tool_result_render_chars,
-            limits=settings.of(SessionSettings),
+            max_steps=settings.of(sections.AgentSettings, info).max_steps,
+            compress_at=settings.of(sections.AgentSettings, info).compress_at,
+            result_chars=settings.of(sections.LimitSettings, info).tool_result_render_chars,
+            limits=settings.of(sections.SessionSettings),
             find_agent=self.workspaces.agent,
             spawn=self.supervisor.spawn,
             mark_busy=mark_busy,
-            wake=self.sessions.wake,
-            gate=self.sessions.gate,
         )
 
+    async def databases(self) -> Mapping[Path, Database]:
+        """See `contracts.Operations.databases`."""
+        seats = self.workspaces.seats.values()
+        return {self.home: await self.data.open_home(), **{Path(each.workspace.path): each.database for each in seats}}
+
+    async def reports(self) -> Sequence[HealthCheck]:
+        """See `contracts.Operations.reports`."""
+        return [report for _, report in await self.hooks.gather(hookspecs.report_health, host=self.host)]
+
     async def models(self) -> tuple[Sequence[Offer], Offer | None, str]:
-        """Return the offers, best first, the one a new turn would use, and why, or why there is none."""
+        """See `contracts.Operations.models`."""
         offers = await self._models.offers()
         try:
             chosen, why = await self._models.choose()
@@ -375,20 +361,16 @@ class Kernel:
             yield self.data.close
 
     def _find(self, kind: str, name: str) -> object | None:
-        match kind:
-            case "dispatcher":
-                return self._dispatchers.get(name)
-            case "channel":
-                return self.accounts.channels.get(name)
-            case "model":
-                return self._models.find(name)
-            case "routes":
-                return self.served
-            case _:
-                raise BadInput(f"kind must be channel, dispatcher, model or routes, not {kind!r}", field="kind")
-
-    async def _seat_of(self, workspace: str) -> Seat:
-        return await self.workspaces.seat(workspace)
+        finders: Mapping[str, Callable[[str], object | None]] = {
+            "channel": self.accounts.channels.get,
+            "dispatcher": self._dispatchers.get,
+            "model": self._models.providers.get,
+            "routes": lambda _: self.served,
+            "kernel": lambda _: self,
+        }
+        if kind not in finders:
+            raise BadInput(f"kind must be one of {', '.join(finders)}, not {kind!r}", field="kind")
+        return finders[kind](name)
 
     async def _database_of(self, workspace: str) -> Database:
         return (await self.workspaces.seat(workspace)).database

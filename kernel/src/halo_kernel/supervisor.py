@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from .contracts import Bell
@@ -45,12 +45,12 @@ async def given(method: Callable[..., Any], *args: object) -> Any:
     return await result if inspect.isawaitable(result) else result
 
 
-async def bounded(work: Awaitable[T], *, name: str, seconds: float) -> T:
-    """Return what a plugin's work comes to within `seconds`; what is deaf to its cancel then is left behind.
+async def bounded(work: Awaitable[T], *, name: str, seconds: float, grace: float = 1.0) -> T:
+    """Return what a plugin's work comes to within `seconds`; what is deaf to its cancel for `grace` is left behind.
 
     Raises `TimeoutError`, what `work` raises, and `RuntimeError` when it cancels itself.
     """
-    task = asyncio.ensure_future(contained(work))
+    task = asyncio.create_task(contained(work), name=name)
     try:
         await asyncio.wait({task}, timeout=seconds)
         if not task.done():
@@ -59,7 +59,7 @@ async def bounded(work: Awaitable[T], *, name: str, seconds: float) -> T:
             raise RuntimeError("it cancelled itself")
         return task.result()
     finally:
-        await end_task(task, name=name, within=1.0)
+        await end_task(task, name=name, within=grace)
 
 
 async def at_bell(bell: Bell, work: Callable[[], Awaitable[float | None]]) -> None:
@@ -72,6 +72,11 @@ async def at_bell(bell: Bell, work: Callable[[], Awaitable[float | None]]) -> No
             await end_task(ringing, name="bell", within=1.0)
     finally:
         bell.close()
+
+
+def left_behind() -> Sequence[str]:
+    """Return the names of tasks that were cancelled and have not ended yet."""
+    return sorted(task.get_name() for task in _left_behind)
 
 
 def _forget(task: asyncio.Task[Any]) -> None:

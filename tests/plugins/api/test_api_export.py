@@ -14,6 +14,7 @@ import halo_api
 from halo_api.export import _fenced, masked
 from halo_kernel import Incoming, Kernel, Message, Principal, Text, ToolCall, ToolResult, repair_history
 from halo_kernel.testing import Calls, Hang, NoteTool, ScriptedModel, a_session, front, running_kernel, until
+from halo_lib_settings import keep_secret
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ async def test_a_secret_is_not_exported(kernel: Kernel, client: httpx.AsyncClien
     """A secret that became one after it was said is masked too, in both kinds of document."""
     session = await a_session(kernel, tmp_path / "w")
     await session.prompt(Incoming(text="my key is tr0ub4dor-and-3")).result
-    kernel.host.seen_by("api").secrets.put("key", "tr0ub4dor-and-3")
+    keep_secret(kernel.host.seen_by("api"), "key", "tr0ub4dor-and-3")
     path = f"/{session.info.workspace}/sessions/{session.info.id}/export"
     for kind in ("json", "md"):
         text = (await client.get(path, params={"format": kind})).text

@@ -34,6 +34,13 @@ async def client(kernel: Kernel) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
+async def test_models_are_listed_with_the_choice(client: httpx.AsyncClient) -> None:
+    """The offers come with the one a new turn takes, and why."""
+    answer = (await client.get("/api/models")).json()
+    assert answer["chosen"] == answer["models"][0]["model"]
+    assert answer["reason"]
+
+
 @pytest.fixture
 async def sessions(client: httpx.AsyncClient, tmp_path: Path) -> str:
     """The address of an open workspace's sessions."""

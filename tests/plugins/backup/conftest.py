@@ -63,8 +63,8 @@ async def fill(kernel: Kernel, folder: Path) -> None:
     (folder / "mine.txt").write_text("not Halo's")
     (kernel.home / "global" / "agents").mkdir(exist_ok=True)
     (kernel.home / "global" / "agents" / "me.yaml").write_text("id: me\n")
-    kernel.host.seen_by("backup").secrets.put("key", "s3cr3t-of-the-home")
-    kernel.host.settings.write({"server.port": 1234})
+    (kernel.home / "secrets" / "backup.secrets").write_text('{"key": "s3cr3t-of-the-home"}')
+    (kernel.home / "secrets" / "settings.yaml").write_text("server:\n  port: 1234\n")
     notes = await kernel.host.data.open("notes", "global", NOTES)
     await notes.write(lambda tx: tx.one("INSERT INTO notes VALUES ('noted')"))
 

@@ -102,7 +102,7 @@ async def test_a_restore_that_is_killed(saved: Path, home: Path, tmp_path: Path)
         await session.prompt(Incoming(text="since then")).result
         (source / "w" / ".halo" / "skills" / "run.sh").write_text("since then")
         (source / "home" / "global" / "agents" / "me.yaml").write_text("since then")
-        kernel.host.seen_by("backup").secrets.put("key", "since then and secret")
+        (source / "home" / "secrets" / "backup.secrets").write_text('{"key": "since then and secret"}')
     most = last("restore", saved, source, tmp_path / "tries")
     places = copies(source, tmp_path / "tries", spread(most))
     went = die("restore", saved, places)

@@ -115,7 +115,7 @@ async def test_without_secrets_there_are_none(
     kernel: Kernel, home: Path, tmp_path: Path, make: Make, put_back: PutBack
 ) -> None:
     """Secrets come along on request alone; a restore without leaves those of the home."""
-    kernel.host.settings.write({"server.password": "scrypt-or-whatever-it-is"})
+    (home / "secrets" / "settings.yaml").write_text("server:\n  port: 1234\n  password: scrypt-or-whatever-it-is\n")
     made = await make(kernel, tmp_path / "plain.backup")
     data = (tmp_path / "plain.backup").read_bytes()
     assert b"scrypt-or" not in data and b"s3cr3t" not in data

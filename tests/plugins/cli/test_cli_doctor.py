@@ -52,7 +52,7 @@ def run() -> tuple[int, dict[str, dict[str, Any]]]:
 def server(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
     """A server that runs, with a plugin that the command would not load."""
     with monkeypatch.context() as other:
-        other.setenv("HALO_PLUGINS", "api")
+        other.setenv("HALO_PLUGINS", "api,cli")
         process, _ = start([], home=home)
     yield process
     process.send_signal(signal.SIGCONT)
@@ -157,7 +157,7 @@ def test_settings_that_nobody_knows(home: Path) -> None:
 
 def test_a_plugin_that_is_not_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was asked for and is missing is named with what to install; the other checks are shown."""
-    monkeypatch.setenv("HALO_PLUGINS", "slck")
+    monkeypatch.setenv("HALO_PLUGINS", "api,slck")
     checks = examine_kernel()
     found = bad(checks)["plugins"]
     assert "slck" in found.text and "is missing" in found.text and found.advice == "pip install halo-slck"
@@ -190,7 +190,7 @@ def test_a_running_server_looks(home: Path, server: subprocess.Popen[bytes]) -> 
     assert presence is not None
     assert [name for name, check in checks.items() if not check["ok"]] == ["models"]
     assert presence.url in checks["server"]["text"] and str(server.pid) in checks["server"]["text"]
-    assert "api" in checks["plugins"]["text"]
+    assert "cli" in checks["plugins"]["text"]
     assert "port" not in checks
 
 

@@ -171,3 +171,18 @@ def test_without_a_server_nothing_is_reloaded(home: Path) -> None:
     """What is installed counts from a server's start on; without one there is nothing to swap."""
     with pytest.raises(NotFound, match="no server of this home runs"):
         plugins.command(["reload", "api"])
+
+
+def test_the_status_without_the_api_names_what_is_missing(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server whose plugin `api` is away is shown all the same; which model answers is not known, and why is said."""
+    monkeypatch.setenv("HALO_PLUGINS", "cli")
+    process, _ = start(["--port", "0"], home=home)
+    try:
+        assert status.command([]) == 0
+    finally:
+        assert end(process) == 0
+    said = capsys.readouterr().out
+    assert f"pid {process.pid}" in said
+    assert "Which model answers is not known: this needs the plugin api, which is disabled" in said

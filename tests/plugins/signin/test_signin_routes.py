@@ -12,6 +12,7 @@ import pytest
 import halo_signin
 from halo_kernel import Kernel, load_kernel_settings
 from halo_kernel.testing import Front, VirtualClock, front, running_kernel
+from halo_lib_settings import write_settings
 from halo_signin.hashing import hash_password, is_hash, matches
 
 OLD, NEW = "old password 1", "new password 2"
@@ -31,7 +32,7 @@ def clock() -> VirtualClock:
 async def kernel(tmp_path: Path, env: dict[str, str], clock: VirtualClock) -> AsyncIterator[Kernel]:
     extra = {"signin": halo_signin}
     async with running_kernel(tmp_path / "home", extra=extra, env=env, clock=clock) as kernel:
-        kernel.settings.write({"server.password": hash_password(OLD)})
+        write_settings(kernel.settings, {"server.password": hash_password(OLD)})
         yield kernel
 
 
@@ -175,7 +176,7 @@ async def test_guessing_the_old_password_locks_out(browser: httpx.AsyncClient) -
 
 async def test_without_a_password_nobody_signs_in_with_one(browser: httpx.AsyncClient, kernel: Kernel) -> None:
     """Without one there is a sentence that says how to set one; no password opens the server."""
-    kernel.settings.write({"server.password": None})
+    write_settings(kernel.settings, {"server.password": None})
     for password in ("", OLD):
         answer = await log_in(browser, password)
         assert (answer.status_code, answer.json()["type"]) == (409, "Conflict")
@@ -185,7 +186,7 @@ async def test_without_a_password_nobody_signs_in_with_one(browser: httpx.AsyncC
 
 async def test_the_first_password_needs_no_old_one(browser: httpx.AsyncClient, kernel: Kernel, face: Front) -> None:
     """Who came in by a link sets the first password without an old one."""
-    kernel.settings.write({"server.password": None})
+    write_settings(kernel.settings, {"server.password": None})
     answer = await browser.post("/api/auth/change-password", json={"newPassword": NEW}, headers=face.headers)
     assert answer.status_code == 200
     assert (await log_in(browser, NEW)).status_code == 200
@@ -193,7 +194,7 @@ async def test_the_first_password_needs_no_old_one(browser: httpx.AsyncClient, k
 
 async def test_a_password_set_beside_the_server_counts(browser: httpx.AsyncClient, kernel: Kernel) -> None:
     """`halo password` in another process needs no restart."""
-    load_kernel_settings(kernel.home, {}).write({"server.password": hash_password(NEW)})
+    write_settings(load_kernel_settings(kernel.home, {}), {"server.password": hash_password(NEW)})
     assert (await log_in(browser, OLD)).status_code == 401
     assert (await log_in(browser, NEW)).status_code == 200
 

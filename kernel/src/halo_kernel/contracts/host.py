@@ -4,35 +4,24 @@
 # The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from ..records import (
-    Access,
-    AgentSpec,
-    BlobRef,
-    Event,
-    Message,
-    Principal,
-    QuestionInfo,
-    Secret,
-    SessionInfo,
-    WorkspaceInfo,
-)
+from ..records import Access, AgentSpec, Event, Message, Principal, QuestionInfo, Secret, SessionInfo, WorkspaceInfo
 from .channels import Accounts
 from .delivery import Outbox
 from .sessions import Session
-from .storage import Database, DataScope, Migration, Place
+from .storage import Blobs, Database, DataScope, Migration, Place
 
 if TYPE_CHECKING:
     import msgspec
     from structlog.typing import FilteringBoundLogger
 
     from ..folds import View
-    from ..settings import Reading, SettingsField
+    from ..records import HealthCheck, Offer
+    from ..settings import Reading
 
 S = TypeVar("S", bound="msgspec.Struct")
 
@@ -54,7 +43,7 @@ class Clock(Protocol):
 
 
 class Settings(Protocol):
-    """Typed settings."""
+    """Typed settings. The library `halo-lib-settings` changes them."""
 
     @property
     def home(self) -> Path:
@@ -70,35 +59,20 @@ class Settings(Protocol):
     def at(self, workspace: WorkspaceInfo | None = None) -> Reading:
         """Return all that counts now, for a workspace or for the whole server, and what is odd about it."""
 
-    def fields(self, workspace: WorkspaceInfo | None = None) -> Sequence[SettingsField]:
-        """Return every setting with its rule, value and source; a secret as its handle."""
-
-    def write(
-        self, changes: Mapping[str, object], *, revision: str | None = None, workspace: WorkspaceInfo | None = None
-    ) -> str:
-        """Set dotted keys durably (None goes back to the default) and return the file's new revision.
-
-        Raises `Conflict` when the file is not the one of `revision`, `BadInput` for a value that breaks a rule, a
-        secret or what is `global_only` in a workspace's file, a keyring that does not take a secret, and
-        `StorageUnavailable`, such as on a full disk.
-        """
-
 
 class Secrets(Protocol):
     """The secrets that a plugin keeps by name: in private files, or in the keyring (the setting `secrets.store`).
 
     Whatever passes through here is masked in logs and transcripts from then on. Each method blocks for a short file
-    operation, or as long as the system's keyring takes.
+    operation, or as long as the system's keyring takes. The library `halo-lib-settings` keeps and forgets them.
     """
+
+    @property
+    def path(self) -> Path:
+        """The file: a JSON object of texts, or of references to the keyring, by name."""
 
     def get(self, name: str) -> Secret | None:
         """Return a secret, None when there is none. Raises `BadInput` for a keyring that does not give it."""
-
-    def put(self, name: str, value: str) -> None:
-        """Keep a secret durably. Raises `BadInput` for a keyring that does not take it, and keeps the old one."""
-
-    def delete(self, name: str) -> None:
-        """Forget a secret; harmless when there is none."""
 
     def known(self) -> Sequence[str]:
         """Return the names, sorted."""
@@ -259,26 +233,6 @@ class Data(Protocol):
         """Copy a database, one that is not open too, to the file `path`; see `Database.backup`."""
 
 
-class Blobs(Protocol):
-    """Images, long results and the like: files of a workspace, named by their content.
-
-    Put one before the event that names it by its `uri`. It is removed 24 hours later when no event, waiting input or
-    undelivered part names it then.
-    """
-
-    async def put(self, workspace: str, data: bytes | AsyncIterable[bytes], *, media_type: str) -> BlobRef:
-        """Make a value durable and return its reference. What is there already counts as new again.
-
-        Raises `StorageUnavailable`, and nothing is left; `WorkspaceUnusable` when its folder is not one.
-        """
-
-    async def get(self, workspace: str, uri: str) -> bytes:
-        """Return the value of `blob:<sha256>`, checked. Raises `NotFound` when it is gone or damaged."""
-
-    def hold(self, workspace: str) -> AbstractContextManager[None]:
-        """Keep every value, in all processes, for as long as the context lasts: a backup copies them."""
-
-
 class Subscription(Protocol):
     """What is published from now on, in order; ends when it is closed. Dropping it closes it."""
 
@@ -330,6 +284,19 @@ class Egress(Protocol):
         """
 
 
+class Operations(Protocol):
+    """The running kernel, for a plugin that shows it to the operator; `Host.lookup` gives it."""
+
+    async def models(self) -> tuple[Sequence[Offer], Offer | None, str]:
+        """Return the offers, best first, the one a new turn would use, and why, or why there is none."""
+
+    async def reports(self) -> Sequence[HealthCheck]:
+        """Return what plugins say of their own matters; one that fails to is degraded."""
+
+    async def databases(self) -> Mapping[Path, Database]:
+        """Return the kernel's own databases, to be read: the home's, then those of open workspaces, by their folder."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Host:
     """What a plugin holds of the server."""
@@ -351,7 +318,8 @@ class Host:
     def lookup(self, kind: str, name: str) -> object | None:
         """Return another plugin's `channel`, `dispatcher` or `model` provider by name, None when there is none.
 
-        The kind `routes` gives all routes that the server answers, each with its plugin's name.
+        The kind `routes` gives all routes that the server answers, each with its plugin's name; `kernel` gives the
+        `Operations`.
         """
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:

@@ -1,4 +1,4 @@
-"""What a model provider and an agent source supply."""
+"""What a model provider, an agent source and a service supply."""
 
 # pyright: reportReturnType=false
 # The docstring is the whole body of a protocol's method.
@@ -33,3 +33,12 @@ class AgentSource(Protocol):
 
     def list(self, workspace: WorkspaceInfo) -> Sequence[AgentSpec]:
         """Return all agents that can be read."""
+
+
+class Service(Protocol):
+    """A long-lived task of the server."""
+
+    name: str
+
+    async def run(self) -> None:
+        """Work until cancelled, which the end of the server does. What fails is started again, after a growing wait."""

@@ -28,12 +28,14 @@ class Cancel(Protocol):
 class Turn:
     """One turn of a session: why it runs, and the routes that its answer goes to.
 
-    `cause` is that of the first message it took: `message`, `report`, `recovery`, or a plugin's own word.
+    `cause` is that of the first message it took: `message`, `report`, `recovery`, or a plugin's own word. `after` is
+    how the turn before it ended, '' when there was none or a crash cut it.
     """
 
     id: str
     cause: str
     routes: tuple[str, ...] = ()
+    after: str = ""
 
     @property
     def trace(self) -> str:
@@ -41,54 +43,27 @@ class Turn:
         return self.id
 
 
-class Call(Protocol):
-    """One tool call that is about to run."""
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One tool call that is about to run; `arguments` is the object that the model gave, not yet checked."""
 
-    @property
-    def id(self) -> str:
-        """The call's id."""
-
-    @property
-    def tool(self) -> records.ToolSpec:
-        """The tool's description."""
-
-    @property
-    def arguments(self) -> Mapping[str, object]:
-        """What the model gave: an object, not yet checked against `tool.parameters`."""
-
-    @property
-    def session(self) -> Session:
-        """The session it runs in."""
-
-    @property
-    def turn(self) -> Turn:
-        """The turn that it is part of."""
-
-    @property
-    def access(self) -> records.Access:
-        """The level it runs at."""
-
-    @property
-    def approval(self) -> records.Answer | None:
-        """How a guard's question about this call was answered, None when none asked."""
-
-    @property
-    def answer(self) -> records.Answer | None:
-        """The answer to what the tool itself asked, None in its first run."""
-
-    @property
-    def cancel(self) -> Cancel:
-        """When to stop."""
-
-    @property
-    def scope(self) -> Scope:
-        """What ends with the call: closers, tasks and processes of the tool."""
+    id: str
+    tool: records.ToolSpec
+    arguments: Mapping[str, object]
+    session: Session
+    turn: Turn
+    access: records.Access  # The level it runs at.
+    cancel: Cancel  # When to stop.
+    scope: Scope  # What ends with the call: closers, tasks and processes of the tool.
+    approval: records.Answer | None = None  # How a guard's question about this call was answered, if one asked.
+    answer: records.Answer | None = None  # To what the tool itself asked, None in its first run.
 
     def ask(self, question: records.Question) -> NoReturn:
         """Wait for a person, without a task: this raises, and after the answer the call starts anew with `answer` set.
 
         So a tool asks before its first effect. A question that nobody answers in time is answered by a refusal.
         """
+        raise NotImplementedError
 
     def progress(self, text: str) -> None:
         """Show people a line about a long call; never stored."""
@@ -142,8 +117,14 @@ class Session(Protocol):
     async def commands(self) -> Sequence[records.CommandSpec]:
         """Return what people can ask for here by `/name`, by that name."""
 
-    async def children(self) -> Sequence[records.SessionInfo]:
-        """Return the sessions that were started from this one, oldest first."""
+    async def children(self, *, working: bool = False) -> Sequence[records.SessionInfo]:
+        """Return the sessions that were started from this one, oldest first; with `working` those not at rest.
+
+        That is, which have something to do yet, themselves or below.
+        """
+
+    async def waiting(self) -> Sequence[records.PreparedInput]:
+        """Return the messages that no turn has taken up yet, oldest first."""
 
     async def start_child(
         self, agent: str, *, access: records.Access | None = None, title: str = "", directory: str | None = None

@@ -1,29 +1,32 @@
-"""The application: every route behind the gate, and an answer for what no route claims."""
+"""The application: every route behind the gate, each request up to its response, an answer for what no route claims."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from starlette import routing
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from .. import __version__
-from ..credentials import make_credentials
-from ..errors import NotFound
+from ..credentials import COOKIE, COOKIE_LIFE, make_credentials
+from ..errors import NotFound, Stopping
 from ..presence import Presence
-from ..records import Reply, Route
+from ..records import Exchange, Principal, Reply, Route, Stream
 from ..runtime import Kernel
-from .bodies import Body
+from .bodies import Body, decode
 from .gate import Gate
-from .origins import PREFLIGHT
-from .replies import as_response, failure, shape
+from .origins import PREFLIGHT, Origins
+from .replies import as_response, failure, known, shape
+from .streams import EventStream, is_cancel
 from .system import System
-from .visits import respond
 
 
 class Face(routing.Router):
@@ -71,7 +74,7 @@ class Endpoint:
         if route is None:
             response = as_response(self._unanswered(request))
         else:
-            response = await respond(request, route, self.gate)
+            response = await _respond(request, route, self.gate)
         await response(scope, body.receive, body.send)
 
     def _unanswered(self, request: Request) -> Reply:
@@ -85,3 +88,50 @@ class Endpoint:
         asked = self.routes.get(request.headers.get("access-control-request-method", ""))
         cors = self.gate.origins().cors(request.headers.get("origin"), scheme=asked.auth) if asked else {}
         return Reply(status=204, headers={"Allow": allow, **cors, **(PREFLIGHT if cors else {})})
+
+
+async def _respond(request: Request, route: Route, gate: Gate) -> Response:
+    """Return the response, of a failure too; only a cancel that somebody asked for is raised."""
+    origins = gate.origins()  # those of its beginning, up to its end
+    try:
+        response = await _answer(request, route, gate, origins)
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
+        # asyncio would let `SystemExit` end the server.
+        if is_cancel(error):
+            raise
+        response = as_response(failure(known(error, route, gate.kernel.clock), request))
+    response.headers.update(origins.cors(request.headers.get("origin"), scheme=route.auth))
+    return response
+
+
+async def _answer(request: Request, route: Route, gate: Gate, origins: Origins) -> Response:
+    if gate.kernel.stopping.is_set():
+        raise Stopping("The server is shutting down.", advice="Try again when it runs again.")
+    origins.check(request.method, request.headers, scheme=route.auth)
+    address = origins.address(request)
+    principal, is_old = await gate.caller(request, route, address)
+    exchange = Exchange(
+        principal=principal,
+        body=None if route.request is None else decode(await request.body(), route.request),
+        params={name: str(value) for name, value in request.path_params.items()},
+        query=dict(request.query_params),
+        last_event_id=request.headers.get("last-event-id"),
+        address=address,
+        raw=request,
+    )
+    async with gate.attempt(route.attempts, address) if route.attempts else nullcontext():
+        answer = await route.handler(exchange)
+    if isinstance(answer, Stream):
+        return EventStream(answer.events, route, gate.kernel)
+    response, reply = as_response(answer), answer if isinstance(answer, Reply) else Reply()
+    signed_in = reply.signed_in or (principal if is_old else None)
+    if signed_in or reply.signed_out:
+        scheme = origins.forwarded(request.headers, "proto") or request.url.scheme
+        _sign(response, gate, signed_in, secure=scheme == "https")
+    return response
+
+
+def _sign(response: Response, gate: Gate, principal: Principal | None, *, secure: bool) -> None:
+    """Set the browser's cookie, or end it where nobody is signed in."""
+    value, life = (gate.credentials.cookies.sign(principal), COOKIE_LIFE) if principal else ("", 0)
+    response.set_cookie(COOKIE, value, life, secure=secure, httponly=True)

@@ -1,4 +1,4 @@
-"""The kernel's own routes: health, the server, models, one-time links, the front page."""
+"""The kernel's own routes: health, the server and its plugins, one-time links, the front page."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from urllib.parse import urlencode, urlsplit
 from msgspec import Struct, convert, structs
 
 from ..credentials import LINK_LIFE, Links
-from ..doctor import examine
 from ..errors import BadInput, Conflict, NotFound, PluginFailed, Unauthorized
 from ..log import logger
 from ..plugins import Plugin
 from ..presence import Presence
-from ..records import OPERATOR, Exchange, HealthCheck, Offer, Principal, Reply, Route
+from ..records import OPERATOR, Exchange, Principal, Reply, Route
 from ..runtime import Kernel
 from ..settings import ServerSettings
 
@@ -42,21 +41,6 @@ class ServerStatus(Health, frozen=True, kw_only=True):
     started: int
     embedded: bool
     plugins: tuple[Plugin, ...]
-
-
-class Diagnosis(Struct, frozen=True, kw_only=True):
-    """All that was looked at."""
-
-    ok: bool
-    checks: tuple[HealthCheck, ...]
-
-
-class ModelsStatus(Struct, frozen=True, kw_only=True):
-    """The models, best first; `chosen` answers a new turn, `reason` says why it, or why none."""
-
-    models: tuple[Offer, ...]
-    chosen: str | None
-    reason: str
 
 
 class LinkWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,10 +86,8 @@ class System:
             post(path="/api/auth/link", handler=self.link, summary="Make a link", request=LinkWanted, reply=LinkMade),
             get(path="/api/health", handler=self.health, summary="Tell that it answers", reply=Health, auth="public"),
             get(path="/api/server", handler=self.server, summary="Describe the server", reply=ServerStatus),
-            get(path="/api/doctor", handler=self.doctor, summary="Say what is well and what not", reply=Diagnosis),
             post(path="/api/server/stop", handler=self.stop, summary="Stop the server"),
             post(path="/api/plugins/{plugin}/reload", handler=self.reload, summary="Swap a plugin", reply=Plugin),
-            get(path="/api/models", handler=self.models, summary="List models and the choice", reply=ModelsStatus),
         ]
 
     async def health(self, exchange: Exchange) -> Health:
@@ -117,11 +99,6 @@ class System:
         facts = {"embedded": self.presence.is_private, "plugins": self.kernel.plugins.list()}
         return convert({**self._facts(), **facts}, ServerStatus, from_attributes=True)
 
-    async def doctor(self, exchange: Exchange) -> Diagnosis:
-        """Look at the home, the kernel and its plugins."""
-        checks = await examine(self.kernel)
-        return Diagnosis(ok=all(check.ok for check in checks), checks=tuple(checks))
-
     async def stop(self, exchange: Exchange) -> Mapping[str, bool]:
         """Begin to stop."""
         self.kernel.stopping.set()
@@ -130,11 +107,6 @@ class System:
     async def reload(self, exchange: Exchange) -> Plugin:
         """Swap a plugin for a new import of it."""
         return await self.kernel.reload(exchange.params["plugin"])
-
-    async def models(self, exchange: Exchange) -> ModelsStatus:
-        """List the offers of all providers."""
-        offers, chosen, reason = await self.kernel.models()
-        return ModelsStatus(models=tuple(offers), chosen=chosen.model if chosen else None, reason=reason)
 
     async def link(self, exchange: Exchange) -> LinkMade:
         """Make a link to a path of this server, under the name that the request was sent to."""

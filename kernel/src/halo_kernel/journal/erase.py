@@ -12,13 +12,12 @@ from ..contracts import Tx
 from ..errors import BadInput, Conflict
 from .store import append, read
 
+_WORDLESS = (records.ContextErased, records.ContextPrepared, records.ExchangeDeleted, records.UsageRecorded)
 # What is wordless in these is left, since folds and accounts count by it; of all others nothing is.
 _WORDS: Mapping[type[records.Body], Sequence[str]] = {
     records.ContextCut: ("replacement", "reason", "text"),
     records.TurnEnded: ("error",),
-    **dict.fromkeys(
-        (records.ContextErased, records.ContextPrepared, records.ExchangeDeleted, records.UsageRecorded), ()
-    ),
+    **dict.fromkeys(_WORDLESS, ()),
 }
 _TITLED = records.SessionTitled | records.SessionCreated
 _QUESTION = "UPDATE questions SET arguments = '{}', text = '', options = '[]', answer = '' WHERE id = ? AND session = ?"
@@ -61,9 +60,8 @@ def _check(tx: Tx, session: str, events: Sequence[records.Event], start: int, en
     whole = [start, end, *(event.seq for event in events if event.turn in turns)]
     if (min(whole), max(whole)) != (start, end):
         raise BadInput(f"a turn is erased whole: this range must be {min(whole)} to {max(whole)}", field="start")
-    busy = (
-        "SELECT session FROM runs UNION SELECT session FROM outbox JOIN parts ON delivery = id WHERE state = 'sending'"
-    )
+    sending = "SELECT session FROM outbox JOIN parts ON delivery = id WHERE state = 'sending'"
+    busy = f"SELECT session FROM runs UNION {sending}"
     if tx.one(f"SELECT 1 FROM ({busy}) AS busy WHERE session = ?", (session,)) is not None:
         raise Conflict(f"session {session} is at work", advice="wait until it rests and has sent what it owes")
 
@@ -88,8 +86,5 @@ def _blank_debts(tx: Tx, session: str, gone: list[records.Event]) -> None:
     for number, key, debt, text in tx.execute("SELECT id, key, debt, text FROM outbox WHERE session = ?", (session,)):
         if key.rpartition(":")[2] in ends or (debt == "report" and text.endswith(answers)):
             tx.execute("UPDATE outbox SET text = '' WHERE id = ?", (number,))
-            tx.execute(
-                "UPDATE parts SET text = '', error = 'erased', state = CASE state WHEN 'pending' THEN 'failed'"
-                " ELSE state END WHERE delivery = ?",
-                (number,),
-            )
+            tx.execute("UPDATE parts SET state = 'failed' WHERE delivery = ? AND state = 'pending'", (number,))
+            tx.execute("UPDATE parts SET text = '', error = 'erased' WHERE delivery = ?", (number,))

@@ -13,9 +13,8 @@ from ..contracts import Bell, Database, Tx, Update
 from ..errors import CursorGone, StorageUnavailable
 from ..folds import View
 from ..records import AssistantCut, AssistantDiscarded, AssistantMessage, Delta, Event
-from .cursor import make_cursor, parse_cursor
 from .snapshots import folded
-from .store import journal_of, read, read_partial
+from .store import journal_of, make_cursor, parse_cursor, read, read_partial
 
 _PAGE = 500
 _QUEUE = 1000

@@ -1,11 +1,14 @@
-"""Writing and reading a journal's events inside a transaction."""
+"""Writing and reading a journal's events inside a transaction, and a place in it.
+
+A cursor is such a place, opaque to everybody else and the same in every protocol.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from ..contracts import Tx, Value
-from ..errors import NotFound
+from ..errors import BadInput, CursorGone, NotFound
 from ..records import AssistantMessage, Body, Delta, Event, decode_body, encode_body, kind_of, plain_text
 
 _ALL = 1 << 62
@@ -79,3 +82,23 @@ def keep_partial(tx: Tx, partial: Delta | None) -> None:
             " SET turn = excluded.turn, reply = excluded.reply, text = excluded.text",
             (partial.reply, partial.text, partial.session, partial.turn),
         )
+
+
+def make_cursor(journal: str, seq: int) -> str:
+    """Return the cursor that stands after event `seq` of `journal`."""
+    return f"{journal}.{seq}"
+
+
+def parse_cursor(cursor: str | None, journal: str, head: int) -> int:
+    """Return the sequence number that `cursor` stands after, 0 for None.
+
+    Raises `BadInput` for a malformed cursor, `CursorGone` for one of another journal or one past its head.
+    """
+    if cursor is None:
+        return 0
+    name, dot, number = cursor.rpartition(".")
+    if not dot or not name or not (number.isascii() and number.isdigit()) or len(number) > 18:
+        raise BadInput(f"{cursor[:80]!r} is not a cursor: it must be one that this server gave out", field="after")
+    if name != journal or int(number) > head:
+        raise CursorGone("this cursor belongs to another journal", advice="start from the view that comes with this")
+    return int(number)

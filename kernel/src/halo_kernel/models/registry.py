@@ -30,34 +30,30 @@ _INSTALL = "`pip install halo-openai` for hosted and local models, `pip install 
 
 
 class Models:
-    """Every provider by name, and what is wished of them."""
+    """Every provider by name, in `providers`, and what is wished of them."""
 
-    def __init__(self, providers: Sequence[tuple[str, ModelProvider]], wish: ModelSettings) -> None:
+    def __init__(self, wish: ModelSettings) -> None:
         self._wish = wish
-        self.provide(providers)
+        self.provide([])
         self._cooling: dict[tuple[str, str], float] = {}  # until when, by model and the name of the key that failed
 
     def provide(self, providers: Sequence[tuple[str, ModelProvider]]) -> None:
         """Have these providers, given with their plugin's name, and no others."""
-        self._providers = {provider.name: provider for _, provider in providers}
+        self.providers = {provider.name: provider for _, provider in providers}
         self._known: dict[str, Sequence[Offer]] = {}
         self._asked: dict[str, float] = {}
 
     def provider(self, model: str) -> ModelProvider:
         """Return the provider of `<provider>/<id>`. Raises `ModelError` of kind `none`."""
         name = model.partition("/")[0]
-        if name not in self._providers:
-            known = ", ".join(sorted(self._providers)) or "none"
+        if name not in self.providers:
+            known = ", ".join(sorted(self.providers)) or "none"
             raise ModelError(f"no provider {name!r} is installed (installed: {known})", kind="none", advice=_ADVICE)
-        return self._providers[name]
-
-    def find(self, name: str) -> ModelProvider | None:
-        """Return the provider called `name`."""
-        return self._providers.get(name)
+        return self.providers[name]
 
     async def offers(self) -> list[Offer]:
         """Return all providers' offers, best first; a provider that fails or hangs offers nothing that is ready."""
-        found = await self._offered(self._providers)
+        found = await self._offered(self.providers)
         return sorted(found, key=lambda offer: (not offer.ready, offer.rank))
 
     async def _offered(self, names: Collection[str]) -> list[Offer]:
@@ -71,7 +67,7 @@ class Models:
 
     async def _probe(self, name: str) -> Sequence[Offer]:
         try:
-            return await bounded(_offers(self._providers[name]), name=f"offers of {name}", seconds=_PROBE_SECONDS)
+            return await bounded(_offers(self.providers[name]), name=f"offers of {name}", seconds=_PROBE_SECONDS)
         except TimeoutError:
             reason = "did not say in time what it offers"
         except Exception as error:
@@ -88,7 +84,7 @@ class Models:
         offers = await self.offers()
         if offers and offers[0].ready:
             return offers[0], offers[0].reason
-        raise ModelError("no model can answer here", kind="none", advice=_ADVICE if self._providers else _INSTALL)
+        raise ModelError("no model can answer here", kind="none", advice=_ADVICE if self.providers else _INSTALL)
 
     async def line(self, session: Session, hooks: Hooks, first: str = "") -> list[Offer]:
         """Return the models to ask in order: `first`, or the agent's own, or the chosen one; then the fallbacks.
@@ -100,7 +96,7 @@ class Models:
         for name in (first or own or (await self.choose())[0].model, *self._wish.fallbacks):
             found = await hooks.first(hookspecs.resolve_model, name=name, session=session)
             names.append(storable_text(found or name))
-            if len(names) > 1 and names[-1].partition("/")[0] not in self._providers:
+            if len(names) > 1 and names[-1].partition("/")[0] not in self.providers:
                 logger("models").warning("this fallback is not asked: no such provider", model=names.pop())
         return await self._named(list(dict.fromkeys(names)))
 
@@ -134,7 +130,7 @@ class Models:
         """Close every provider, or those of `names`; a failing one does not keep the others open."""
         closings = [
             bounded(_closed(provider), name=f"close of {name}", seconds=_CLOSE_SECONDS)
-            for name, provider in self._providers.items()
+            for name, provider in self.providers.items()
             if names is None or name in names
         ]
         await asyncio.gather(*closings, return_exceptions=True)

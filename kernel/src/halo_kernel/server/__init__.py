@@ -2,6 +2,3 @@
 
 from .life import embedded as embedded
 from .life import run as run
-from .listening import bind as bind
-from .listening import serving as serving
-from .listening import url_of as url_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from ..questions import answer, listed
 from ..records import Principal, QuestionInfo
@@ -10,13 +11,10 @@ from .seat import Seat
 
 
 class Questions:
-    """See `contracts.Questions`. `seat_of` opens a workspace by id, `wake` lets a session go on."""
+    """See `contracts.Questions`. `seat_of` opens a workspace by id."""
 
-    def __init__(
-        self, seat_of: Callable[[str], Awaitable[Seat]], wake: Callable[[Seat, str], Awaitable[object]]
-    ) -> None:
+    def __init__(self, seat_of: Callable[[str], Awaitable[Seat]]) -> None:
         self._seat_of = seat_of
-        self._wake = wake
 
     async def list(
         self, *, workspace: str, principal: Principal, session: str | None = None, everything: bool = False
@@ -30,10 +28,8 @@ class Questions:
     ) -> QuestionInfo:
         """See `contracts.Questions.answer`."""
         seat = await self._seat_of(workspace)
-        now = seat.clock.now()
-        info, events = await seat.database.write(
-            lambda tx: answer(tx, question, principal, approved=approved, text=text, at=now)
-        )
+        settle = partial(answer, number=question, principal=principal, approved=approved, text=text)
+        info, events = await seat.database.write(partial(settle, at=seat.clock.now()))
         seat.tell(events)
-        await self._wake(seat, info.session)
+        await seat.registry.wake(seat, info.session)
         return info

@@ -16,17 +16,14 @@ def delete_exchange(tx: Tx, session: str, row: int, *, by: str, at: int) -> tupl
     """
     if tx.one("SELECT 1 FROM runs WHERE session = ?", (session,)) is not None:
         raise Conflict(f"session {session} is running", advice="wait until it rests")
-    said = next((event for event in _inputs(tx, session) if _row(event) == row), None)
+    inputs = list(find(tx, session, "kind = 'input.added' ORDER BY seq DESC"))
+    said = next((event for event in inputs if _row(event) == row), None)
     if said is None or _is_gone(tx, session, said.seq):
         raise NotFound(f"message {row} is no exchange of session {session}")
     rest = [event for event in read_turn(tx, session, said.turn) if event.seq > said.seq] if said.turn else []
     answered_with_later = any(_row(event) and not _is_gone(tx, session, event.seq) for event in rest)
     end = said.seq if answered_with_later or not rest else rest[-1].seq
     return append(tx, session, [records.ExchangeDeleted(row=row, start=said.seq, end=end, by=by)], at=at)
-
-
-def _inputs(tx: Tx, session: str) -> list[records.Event]:
-    return list(find(tx, session, "kind = 'input.added' ORDER BY seq DESC"))
 
 
 def _row(event: records.Event) -> int:

@@ -23,7 +23,8 @@ def fork(tx: Tx, source: records.SessionInfo, copy: records.SessionInfo, *, jour
     for table, columns in _COPIED.items():
         which = f"SELECT ?, {columns} FROM {table} WHERE session = ?"
         tx.execute(f"INSERT INTO {table}(session, {columns}) {which}", (copy.id, source.id))
-    return (*_end_turn(tx, source.id, copy), *append(tx, copy.id, [_origin(source)], at=copy.created_at))
+    origin = records.SessionForked(source=source.id, head=source.head)
+    return (*_end_turn(tx, source.id, copy), *append(tx, copy.id, [origin], at=copy.created_at))
 
 
 def _end_turn(tx: Tx, source: str, copy: records.SessionInfo) -> tuple[records.Event, ...]:
@@ -36,7 +37,3 @@ def _end_turn(tx: Tx, source: str, copy: records.SessionInfo) -> tuple[records.E
         settled = [records.QuestionSettled(question=question, call=str(call[0]), state="denied", by="fork")]
     left = loose_ends(tx, copy.id, turn, None, reason="fork")
     return append(tx, copy.id, [*settled, *left, _ENDED], at=copy.created_at, turn=turn)
-
-
-def _origin(source: records.SessionInfo) -> records.SessionForked:
-    return records.SessionForked(source=source.id, head=source.head)

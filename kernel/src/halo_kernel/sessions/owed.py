@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from .. import outbox
 from ..errors import BadInput
@@ -29,8 +30,7 @@ class Outbox:
             raise BadInput(f"key must have at most {_KEY} characters, not {len(owed.key)}", field="key")
         seat = await self._seat_of(workspace)
         await seat.mark_busy()
-        now = seat.clock.now()
-        number = await seat.database.write(lambda tx: outbox.owe(tx, owed, at=now))
+        number = await seat.database.write(partial(outbox.owe, owed=owed, at=seat.clock.now()))
         seat.database.notify("outbox")
         return number
 
@@ -46,7 +46,6 @@ class Outbox:
         """See `contracts.Outbox.retry`."""
         seat = await self._seat_of(workspace)
         await seat.mark_busy()
-        now = seat.clock.now()
-        found = await seat.database.write(lambda tx: outbox.retry(tx, delivery, at=now))
+        found = await seat.database.write(partial(outbox.retry, number=delivery, at=seat.clock.now()))
         seat.database.notify("outbox")
         return found

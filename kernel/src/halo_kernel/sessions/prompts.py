@@ -20,20 +20,10 @@ class PromptHandle:
         self.result: asyncio.Future[TurnResult] = loop.create_future()
         for future in (self.accepted, self.result):
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self.row = 0  # the message's, once it is durable
         self.cancelled = False
         self._withdraw = withdraw
         self._cancelling: asyncio.Task[None] | None = None
-
-    @property
-    def row(self) -> int:
-        """The message's inbox row, once it is durable, else 0."""
-        return self.receipt.row if self.receipt is not None else 0
-
-    @property
-    def receipt(self) -> Receipt | None:
-        """The receipt, once the message is durable."""
-        done = self.accepted.done() and not self.accepted.cancelled() and self.accepted.exception() is None
-        return self.accepted.result() if done else None
 
     def cancel(self) -> None:
         """Withdraw the message, or cancel the turn that consumes it."""
@@ -43,6 +33,7 @@ class PromptHandle:
 
     def accept(self, receipt: Receipt) -> None:
         """The message is durable."""
+        self.row = receipt.row
         if not self.accepted.done():
             self.accepted.set_result(receipt)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Literal
 
 from msgspec.structs import replace
@@ -66,8 +67,7 @@ class Sessions:
             await self._find(seat, session, principal)  # the id may be a foreign session's
         live = await self._live(seat, session)
         if place is not None and place != live.info.directory:
-            now = seat.clock.now()
-            seat.tell(await seat.database.write(lambda tx: rows.move(tx, session, place, at=now)))
+            await seat.write(partial(rows.move, session=session, directory=place, at=seat.clock.now()))
         return live
 
     async def _find(self, seat: Seat, session: str, principal: Principal) -> None:
@@ -90,8 +90,9 @@ class Sessions:
         """See `contracts.Sessions.create`."""
         seat = await self._seat_of(workspace)
         place = rows.check_directory(seat.workspace, directory)
-        session = rows.check_id(_new_id(seat, origin))
-        await self._make(seat, session, principal, agent, access=access, origin=origin, title=title, directory=place)
+        session, level = rows.check_id(_new_id(seat, origin)), fold_access(principal.access, access or principal.access)
+        owner = replace(principal, access=level)
+        await self._make(seat, session, owner, agent, origin=origin, title=title, directory=place)
         return await self._live(seat, session)
 
     async def list(
@@ -147,8 +148,7 @@ class Sessions:
     async def erase(self, session: str, *, workspace: str, principal: Principal, start: int, end: int) -> Event:
         """See `contracts.Sessions.erase`."""
         live = await self.open(session, workspace=workspace, principal=principal)
-        seat = await self._seat_of(workspace)
-        now, by = seat.clock.now(), principal.name
+        seat, now, by = live.seat, live.seat.clock.now(), principal.name
         event, blobs = await live.alter(lambda tx: erase(tx, session, start, end, by=by, at=now))
         await seat.database.scrub()
         if blobs:
@@ -160,8 +160,7 @@ class Sessions:
     async def delete_exchange(self, session: str, *, workspace: str, principal: Principal, row: int) -> Event:
         """See `contracts.Sessions.delete_exchange`."""
         live = await self.open(session, workspace=workspace, principal=principal)
-        seat = await self._seat_of(workspace)
-        now, by = seat.clock.now(), principal.name
+        seat, now, by = live.seat, live.seat.clock.now(), principal.name
         event, _ = await live.alter(lambda tx: (delete_exchange(tx, session, row, by=by, at=now), None))
         await seat.hooks.tell(hookspecs.session_erased, session=live.info)
         return event
@@ -170,10 +169,8 @@ class Sessions:
         """See `contracts.Sessions.rename`."""
         seat = await self._seat_of(workspace)
         await self._find(seat, session, principal)
-        now = seat.clock.now()
-        events = await seat.database.write(lambda tx: rows.rename(tx, session, title, at=now))
-        seat.tell(events)
-        return events[-1]
+        rename = partial(rows.rename, session=session, title=title, at=seat.clock.now())
+        return (await seat.write(rename))[-1]
 
     async def fork(
         self, session: str, *, workspace: str, principal: Principal, title: str | None = None
@@ -196,8 +193,7 @@ class Sessions:
         """See `contracts.Sessions.delete`."""
         live = await self.open(session, workspace=workspace, principal=principal)
         await live.halt("deleted")
-        seat = await self._seat_of(workspace)
-        await seat.hooks.tell(hookspecs.session_erased, session=replace(live.info, deleted=True))
+        await live.seat.hooks.tell(hookspecs.session_erased, session=replace(live.info, deleted=True))
 
     async def recover(self, workspace: str) -> None:
         """Let every session of a workspace go on that a crash cut or where messages wait."""
@@ -231,50 +227,33 @@ class Sessions:
         """See `contracts.Session.start_child`."""
         seat = await self._seat_of(parent.workspace)
         place = parent.directory if directory is None else rows.check_directory(seat.workspace, directory)
-        session = _new_id(seat, "sub")
-        owner = Principal(name=parent.principal, kind=parent.principal_kind, access=parent.access)
-        await self._make(
-            seat, session, owner, agent, parent=parent, access=access, origin="sub", title=title, directory=place
-        )
+        session, level = _new_id(seat, "sub"), fold_access(parent.access, access or parent.access)
+        owner = Principal(name=parent.principal, kind=parent.principal_kind, access=level)
+        said = {"origin": "sub", "title": title, "directory": place}
+        await self._make(seat, session, owner, agent, root=parent.root, parent=parent.id, **said)
         return await self._live(seat, session)
 
-    async def _make(
-        self,
-        seat: Seat,
-        session: str,
-        principal: Principal,
-        agent: str | None,
-        *,
-        parent: SessionInfo | None = None,
-        access: Access | None = None,
-        origin: str,
-        title: str = "",
-        directory: str,
-    ) -> None:
-        """Make a session, below `parent` if one is given; an id that is taken stays whose it is."""
-        _check_running(seat)
-        for field, text in (("title", title), ("origin", origin)):
+    async def _make(self, seat: Seat, session: str, owner: Principal, agent: str | None, **more: str) -> None:
+        """Make a session at its owner's level, with `more` of `SessionInfo`; an id that is taken stays whose it is."""
+        seat.check_running()
+        for field, text in more.items():
             if storable_text(text) != text:
                 raise BadInput(f"{field} must not contain U+0000 or surrogates", field=field)
-        now, journal = seat.clock.now(), seat.clock.new_id()
+        now = seat.clock.now()
         info = SessionInfo(
             id=session,
-            root=parent.root if parent else session,
-            parent=parent.id if parent else None,
+            root=session,
             workspace=seat.workspace.id,
             folder=seat.workspace.path,
             agent=seat.find_agent(seat.workspace, agent).id,
-            access=fold_access(principal.access, access or principal.access),
-            principal=principal.name,
-            principal_kind=principal.kind,
-            origin=origin,
-            title=title,
-            directory=directory,
+            access=owner.access,
+            principal=owner.name,
+            principal_kind=owner.kind,
             created_at=now,
             updated_at=now,
         )
-        limits = seat.limits
-        await seat.database.write(lambda tx: rows.insert(tx, info, journal=journal, limits=limits))
+        info = replace(info, **more)
+        await seat.database.write(partial(rows.insert, info=info, journal=seat.clock.new_id(), limits=seat.limits))
 
     async def _live(self, seat: Seat, session: str) -> LiveSession:
         """Return the one open instance; all who ask while it opens share one opening."""
@@ -282,19 +261,13 @@ class Sessions:
             await live.close()
         if live is not None:
             return live
-        _check_running(seat)
+        seat.check_running()
         key = (seat.workspace.id, session)
-        task = self._opening.get(key)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(self._open(seat, session))
-            self._opening[key] = task
-            task.add_done_callback(lambda done: self._opened(key, done))
+        if (task := self._opening.get(key)) is None:
+            task = self._opening[key] = asyncio.get_running_loop().create_task(self._open(seat, session))
+            task.add_done_callback(lambda _: self._opening.pop(key, None))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(task)
-
-    def _opened(self, key: tuple[str, str], task: asyncio.Task[LiveSession]) -> None:
-        self._opening.pop(key, None)
-        if not task.cancelled():
-            task.exception()
 
     async def _open(self, seat: Seat, session: str) -> LiveSession:
         def look(tx: Tx) -> tuple[SessionInfo, bool]:
@@ -308,11 +281,6 @@ class Sessions:
         if owed:
             live.stir()
         return live
-
-
-def _check_running(seat: Seat) -> None:
-    if seat.stopping.is_set():
-        raise Stopping("the server is shutting down", advice="try again when it is back")
 
 
 def _owed(tx: Tx) -> Sequence[str]:

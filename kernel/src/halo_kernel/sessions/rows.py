@@ -10,15 +10,15 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from .. import records
+from .. import records, tables
 from ..contracts import Row, Tx
-from ..errors import BadInput, Conflict, NotFound, SessionClosed
-from ..inbox import input_of, prepared, waiting
+from ..errors import BadInput, Conflict, NotFound
+from ..inbox import check_open, input_of, prepared, waiting
 from ..journal import append, journal_of
 from ..outbox import owe_replies
 from ..questions import supersede
 from ..records.storable import storable_text
-from ..reports import settle
+from ..reports import is_quiescent, settle
 from ..settings import SessionSettings
 
 MAX_ID = 120
@@ -52,13 +52,8 @@ def insert(tx: Tx, info: records.SessionInfo, *, journal: str, limits: SessionSe
     """Make a session with its first event; an id that is taken gives no event. Raises `Conflict` beyond the limits."""
     if info.parent is not None:
         _check_family(tx, info.root, info.parent, limits)
-    values = (*(getattr(info, name) for name in NEW), journal)
-    made = tx.one(
-        f"INSERT INTO sessions({', '.join(NEW)}, journal) VALUES ({', '.join('?' * len(values))})"
-        " ON CONFLICT(id) DO NOTHING RETURNING id",
-        values,
-    )
-    if made is None:
+    values = {**{name: getattr(info, name) for name in NEW}, "journal": journal}
+    if tables.insert(tx, "sessions", values, more="ON CONFLICT(id) DO NOTHING RETURNING id") is None:
         return ()
     body = records.SessionCreated(
         agent=info.agent, access=info.access, principal=info.principal, title=info.title, parent=info.parent
@@ -77,22 +72,17 @@ def rename(tx: Tx, session: str, title: str, *, at: int) -> tuple[records.Event,
 
 def _check_family(tx: Tx, root: str, parent: str, limits: SessionSettings) -> None:
     """Raise `SessionClosed` when `parent` is archived, `Conflict` when its tree has no room for one more below it."""
-    if tx.one("SELECT 1 FROM sessions WHERE id = ? AND archived_at IS NULL AND deleted_at IS NULL", (parent,)) is None:
-        raise SessionClosed(f"session {parent} is archived", advice="start a new session")
+    check_open(tx, parent)
     up = (
         "WITH RECURSIVE up(id) AS (SELECT ? UNION ALL SELECT s.parent FROM sessions s JOIN up ON s.id = up.id)"
         " SELECT count(id) FROM up"
     )
     alive = "archived_at IS NULL AND deleted_at IS NULL"
+    below = f"SELECT count(*) FROM sessions WHERE root = ? AND parent IS NOT NULL AND {alive}"
     checks = (
         (limits.max_nesting_depth, up, parent, "Maximum nesting depth ({}) reached"),
         (limits.max_children, f"SELECT count(*) FROM sessions WHERE parent = ? AND {alive}", parent, "{} sessions"),
-        (
-            limits.max_descendants,
-            f"SELECT count(*) FROM sessions WHERE root = ? AND parent IS NOT NULL AND {alive}",
-            root,
-            "{} sessions below its root",
-        ),
+        (limits.max_descendants, below, root, "{} sessions below its root"),
     )
     for most, sql, of, what in checks:
         (count,) = tx.one(sql, (of,)) or (0,)
@@ -104,11 +94,10 @@ def move(tx: Tx, session: str, directory: str, *, at: int) -> tuple[records.Even
     """Re-point a session to another directory of its workspace. Raises `Conflict` while it runs."""
     if tx.one("SELECT 1 FROM runs WHERE session = ?", (session,)) is not None:
         raise Conflict(f"session {session} is running", advice="wait until it rests, then move it")
-    row = tx.one(
-        "UPDATE sessions SET directory = ? WHERE id = ? AND directory <> ? RETURNING id",
-        (directory, session, directory),
-    )
-    return append(tx, session, [records.SessionMoved(directory=directory)], at=at) if row is not None else ()
+    set_it = "UPDATE sessions SET directory = ? WHERE id = ? AND directory <> ? RETURNING id"
+    if tx.one(set_it, (directory, session, directory)) is None:
+        return ()
+    return append(tx, session, [records.SessionMoved(directory=directory)], at=at)
 
 
 def check_directory(workspace: records.WorkspaceInfo, directory: str) -> str:
@@ -148,9 +137,8 @@ def newest(
     So that the next page, of what changed before that, begins where this one ends.
     """
     owner = (principal.name, principal.kind)
-    listed = (
-        f"{_SELECT} WHERE s.principal = ? AND s.principal_kind = ? AND s.parent IS NULL AND s.deleted_at IS NULL AND "
-    )
+    owned = "s.principal = ? AND s.principal_kind = ?"
+    listed = f"{_SELECT} WHERE {owned} AND s.parent IS NULL AND s.deleted_at IS NULL AND "
     order = " ORDER BY s.updated_at DESC, s.id DESC LIMIT ?"
     rows = list(tx.execute(f"{listed}s.updated_at < ?{order}", (*owner, _END if before is None else before, limit)))
     found = [_info(row, workspace) for row in rows]
@@ -161,10 +149,12 @@ def newest(
     return found
 
 
-def children(tx: Tx, session: str, *, workspace: records.WorkspaceInfo) -> Sequence[records.SessionInfo]:
-    """Return the sessions right below one, oldest first."""
-    rows = tx.execute(f"{_SELECT} WHERE s.parent = ? AND s.deleted_at IS NULL ORDER BY s.created_at, s.id", (session,))
-    return [_info(row, workspace) for row in rows]
+def children(tx: Tx, parent: records.SessionInfo, *, working: bool) -> Sequence[records.SessionInfo]:
+    """Return the sessions right below one, oldest first; with `working` those that have not come to rest."""
+    workspace = records.WorkspaceInfo(id=parent.workspace, path=parent.folder)
+    which = "s.parent = ? AND s.deleted_at IS NULL ORDER BY s.created_at, s.id"
+    found = [_info(row, workspace) for row in tx.execute(f"{_SELECT} WHERE {which}", (parent.id,))]
+    return [info for info in found if not (working and is_quiescent(tx, info.id))]
 
 
 def changed(tx: Tx, workspace: records.WorkspaceInfo, since: int, after: str, limit: int) -> list[records.SessionInfo]:
@@ -200,7 +190,7 @@ def halt(tx: Tx, session: str, how: Halt, *, at: int) -> tuple[records.Event, ..
     return events + (append(tx, session, kept, at=at) if kept else ())
 
 
-def end_pause(tx: Tx, session: str, *, why: str, at: int) -> tuple[records.Event, ...]:
+def end_pause(tx: Tx, session: str, *, at: int, why: str = "the turn was cancelled") -> tuple[records.Event, ...]:
     """Settle what keeps a session's turn waiting, so that it ends as cancelled, whichever process has it."""
     tx.execute("UPDATE runs SET waiting = 2 WHERE session = ?", (session,))
     return supersede(tx, session, at=at, why=why)
@@ -222,18 +212,16 @@ def add(tx: Tx, session: str, event: records.Foreign, expect: int | None, state:
     if expect not in (None, journal_of(tx, session)[1]):
         raise Conflict(f"the journal of {session} has gone on since event {expect}")
     if state is not None:
-        tx.execute(
-            "INSERT INTO plugin_state(session, plugin, value) VALUES (?, ?, ?)"
-            " ON CONFLICT(session, plugin) DO UPDATE SET value = excluded.value",
-            (session, event.kind.partition(".")[0], state),
-        )
+        values = {"session": session, "plugin": event.kind.partition(".")[0], "value": state}
+        replaced = "ON CONFLICT(session, plugin) DO UPDATE SET value = excluded.value"
+        tables.insert(tx, "plugin_state", values, more=replaced)
     return append(tx, session, [event], at=at)
 
 
-def state_of(tx: Tx, session: str, plugin: str) -> str:
-    """Return what `add` stored, `null` before."""
+def state_of(tx: Tx, session: str, plugin: str) -> object:
+    """Return what `add` stored, None before."""
     row = tx.one("SELECT value FROM plugin_state WHERE session = ? AND plugin = ?", (session, plugin))
-    return "null" if row is None else str(row[0])
+    return None if row is None else msgspec.json.decode(row[0])
 
 
 def after(info: records.SessionInfo, event: records.Event) -> records.SessionInfo:

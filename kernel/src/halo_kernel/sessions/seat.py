@@ -12,16 +12,16 @@ from weakref import WeakValueDictionary
 
 from .. import hookspecs
 from ..contracts import Lease, Tool, Tx
-from ..errors import StorageUnavailable
+from ..errors import Stopping, StorageUnavailable
 from ..log import logger
 from ..questions import expire
-from ..records import Access, AgentSpec, Event, SessionInfo, ToolSpec, WorkspaceInfo
+from ..records import AgentSpec, Event, ToolSpec, WorkspaceInfo
 from ..scopes import Scope
 from ..supervisor import at_bell
 from ..turns import Place
-from .gate import Gate
 
 if TYPE_CHECKING:
+    from .registry import Sessions
     from .session import LiveSession
 
 _KEPT_OPEN = 64
@@ -35,12 +35,10 @@ class Seat(Place):
     workspace: WorkspaceInfo
     scope: Scope
     stopping: asyncio.Event
-    start_child: Callable[[SessionInfo, str, Access | None, str, str | None], Awaitable[LiveSession]]
+    registry: Sessions
     find_agent: Callable[[WorkspaceInfo, str | None], AgentSpec]
     spawn: Callable[[str, Coroutine[Any, Any, None]], object]
     mark_busy: Callable[[], Awaitable[None]]
-    wake: Callable[[Seat, str], Awaitable[object]]
-    gate: Gate
     sessions: WeakValueDictionary[str, LiveSession] = field(default_factory=WeakValueDictionary[str, "LiveSession"])
     used: float = 0.0
     _rested: dict[str, LiveSession] = field(default_factory=dict[str, "LiveSession"])
@@ -54,7 +52,7 @@ class Seat(Place):
     async def wake_tree(self, root: str) -> None:
         """Let each session of a tree go on for which something waits, such as the report of another one."""
         for name in await self.database.read(lambda tx: _waiting_in(tx, root)):
-            await self.wake(self, name)
+            await self.registry.wake(self, name)
 
     async def watch_questions(self) -> None:
         """Settle every question whose time is over, and let its session go on."""
@@ -64,10 +62,21 @@ class Seat(Place):
             events, later = await self.database.write(partial(expire, now=now))
             self.tell(events)
             for event in events:
-                await self.wake(self, event.session)
+                await self.registry.wake(self, event.session)
             return None if later is None else max(0.0, (later - now) / 1000)
 
         await at_bell(self.database.listen("questions"), look)
+
+    def check_running(self) -> None:
+        """Raise `Stopping` when the server shuts down."""
+        if self.stopping.is_set():
+            raise Stopping("the server is shutting down", advice="try again when it is back")
+
+    async def write(self, fn: Callable[[Tx], tuple[Event, ...]]) -> tuple[Event, ...]:
+        """Write what no lease guards, then tell everybody."""
+        events = await self.database.write(fn)
+        self.tell(events)
+        return events
 
     def tell(self, events: Sequence[Event]) -> None:
         """Tell followers, and the sessions that they are about, of events that are committed."""
@@ -80,11 +89,9 @@ class Seat(Place):
         """Return the tools that plugins have for a session, by name."""
         tools: dict[str, Tool] = {}
         for plugin, tool in await self.hooks.gather(hookspecs.provide_tools, session=session):
-            wrong = _wrong(tool.spec, tools)
-            if wrong:
-                logger("sessions").warning(
-                    "a tool is left out", plugin=plugin, tool=repr(tool.spec)[:200], reason=wrong
-                )
+            if reason := _wrong(tool.spec, tools):
+                shown = repr(tool.spec)[:200]
+                logger("sessions").warning("a tool is left out", plugin=plugin, tool=shown, reason=reason)
             else:
                 tools[tool.spec.name] = tool
         return tools

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -15,7 +16,7 @@ from ..access import fold_access
 from ..contracts import Lease, Tx, Update
 from ..errors import Conflict, HaloError, LeaseHeld, SessionClosed, Stopping
 from ..folds import History
-from ..inbox import accept, check
+from ..inbox import accept, check, prepared, waiting
 from ..journal import EVERY, append, folded, journal_of, keep_folds, last_answer
 from ..log import logger
 from ..questions import supersede
@@ -121,10 +122,9 @@ class LiveSession:
 
     async def _cancel_prompt(self, handle: PromptHandle) -> None:
         """Withdraw a message, or stop the turn that answers it, with those that gave way to that turn."""
-        receipt = handle.receipt
-        if receipt is None:
+        session, row, now = self._info.id, handle.row, self.seat.clock.now()
+        if not row:
             return
-        session, row, now = self._info.id, receipt.row, self.seat.clock.now()
         try:
             withdrawn = await self.seat.database.write(lambda tx: withdraw_message(tx, session, row, now=now))
         except HaloError as error:
@@ -162,8 +162,7 @@ class LiveSession:
     def _check_open(self) -> None:
         if self._closing is not None:
             raise SessionClosed(f"session {self._info.id} is closed", advice="open it again")
-        if self.seat.stopping.is_set():
-            raise Stopping("the server is shutting down", advice="send again when it is back")
+        self.seat.check_running()
 
     # Running
 
@@ -200,7 +199,7 @@ class LiveSession:
 
     async def _drive(self) -> None:
         """Run turns until nothing waits that this process may run."""
-        gate = self.seat.gate
+        gate = self.seat.registry.gate
         _driving.set(self._info.id)
         async with self._still:
             while not self.seat.stopping.is_set():
@@ -221,15 +220,19 @@ class LiveSession:
     async def _advance(self) -> bool:
         """Do what is due next; false when nothing is, or when it is not for this process to do."""
         desk = self._desk
-        head, duty = await self.seat.database.read(self._due)
+        info, boot = self._info, self.seat.boot
+
+        def due(tx: Tx) -> tuple[Duty, int]:
+            return find_duty(tx, info, seated=desk is not None, boot=boot), journal_of(tx, info.id)[1]
+
+        duty, head = await self.seat.database.read(due)
         if self._closing is not None or duty.is_nothing:
             return False
         if desk is not None and head != self._known:  # another process has added something, as a stop does
             self.doze()
             return True
-        if duty.superseded:
-            now = self.seat.clock.now()
-            await self._write(lambda tx: supersede(tx, self._info.id, at=now))  # its turn is ended next
+        if duty.superseded:  # its turn is ended next
+            await self.seat.write(partial(supersede, session=self._info.id, at=self.seat.clock.now()))
             return True
         if desk is None:
             return await self._sit_down() is not None
@@ -239,10 +242,6 @@ class LiveSession:
         """Wake those of the tree that have got a report."""
         await self.seat.wake_tree(self._info.root)
         self._told = True
-
-    def _due(self, tx: Tx) -> tuple[int, Duty]:
-        duty = find_duty(tx, self._info, seated=self._desk is not None, boot=self.seat.boot)
-        return journal_of(tx, self._info.id)[1], duty
 
     async def _take_turn(self, desk: Desk, duty: Duty) -> bool:
         """Run one turn and settle its handles; false when it was landed for a shutdown."""
@@ -255,8 +254,8 @@ class LiveSession:
             result = await turn.run()
             self._rests = "waiting" if turn.paused else "idle"
             await self._prompts.settle()
-            for name in turn.extended - {self._info.id}:
-                await self.seat.wake(self.seat, name)
+            for name in turn.extensions.taken - {self._info.id}:
+                await self.seat.registry.wake(self.seat, name)
             if turn.is_crowded:
                 await self._tell_tree()
                 await turn.make_room("turn_end")
@@ -278,7 +277,7 @@ class LiveSession:
         return await asyncio.shield(self.writes.track(self._compact()))
 
     async def _compact(self) -> bool:
-        async with self._still, self.seat.gate.passage(self):
+        async with self._still, self.seat.registry.gate.passage(self):
             try:
                 self._check_open()
                 desk = self._desk or await self._sit_down()
@@ -345,8 +344,8 @@ class LiveSession:
         self.wake()
 
     async def _refresh(self) -> None:
-        seat, info = self.seat, self._info
-        self._info = await seat.database.read(lambda tx: rows.load(tx, info.id, workspace=seat.workspace))
+        load = partial(rows.load, session=self._info.id, workspace=self.seat.workspace)
+        self._info = await self.seat.database.read(load)
 
     async def alter(self, change: Callable[[Tx], tuple[tuple[records.Event, ...], T]]) -> tuple[records.Event, T]:
         """Change what there is of the journal while nothing is added; return the last event of it, and what else.
@@ -358,7 +357,7 @@ class LiveSession:
     async def _alter(self, change: Callable[[Tx], tuple[tuple[records.Event, ...], T]]) -> tuple[records.Event, T]:
         if self._still.locked():
             raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
-        async with self._still, self.seat.gate.passage(self):
+        async with self._still, self.seat.registry.gate.passage(self):
             lease = self.lease = await self.seat.database.lease(f"tree:{self._info.root}")
 
             def write(tx: Tx) -> tuple[tuple[records.Event, ...], T]:
@@ -405,8 +404,7 @@ class LiveSession:
         return False
 
     async def _end_pause(self) -> None:
-        session, now = self._info.id, self.seat.clock.now()
-        await self._write(lambda tx: rows.end_pause(tx, session, why="the turn was cancelled", at=now))
+        await self.seat.write(partial(rows.end_pause, session=self._info.id, at=self.seat.clock.now()))
         self.stir()
 
     async def stop(self) -> None:
@@ -424,7 +422,7 @@ class LiveSession:
         def write(tx: Tx) -> tuple[records.Event, ...]:
             return tuple(event for name in rows.tree(tx, session) for event in rows.halt(tx, name, how, at=now))
 
-        await self._write(write)
+        await seat.write(write)
         seat.database.notify("outbox")
         await self._tell_tree()
         names = await seat.database.read(lambda tx: rows.tree(tx, session))
@@ -437,9 +435,8 @@ class LiveSession:
             return
         self.interrupt()
         self.stir()
-        if (
-            self._driver is not None and _driving.get() != self._info.id
-        ):  # a tool that halts its session is part of the run
+        # a tool that halts its session is part of the run
+        if self._driver is not None and _driving.get() != self._info.id:
             await asyncio.wait({self._driver}, timeout=_CLOSE_SECONDS)
         await self._refresh()
 
@@ -473,8 +470,7 @@ class LiveSession:
 
     async def output(self) -> str:
         """Return the last finished answer's text."""
-        session = self._info.id
-        return await self.seat.database.read(lambda tx: last_answer(tx, session))
+        return await self.seat.database.read(partial(last_answer, session=self._info.id))
 
     async def append(
         self, kind: str, body: Mapping[str, object], *, expect_head: int | None = None, state: object = ...
@@ -482,29 +478,20 @@ class LiveSession:
         """See `contracts.Session.append`."""
         session, now, event = self._info.id, self.seat.clock.now(), records.Foreign(kind=kind, data=dict(body))
         value = None if state is ... else msgspec.json.encode(state).decode()
-        (made,) = await self._write(lambda tx: rows.add(tx, session, event, expect_head, value, at=now))
+        (made,) = await self.seat.write(lambda tx: rows.add(tx, session, event, expect_head, value, at=now))
         return made
 
     async def state(self, plugin: str) -> object:
         """See `contracts.Session.state`."""
-        session = self._info.id
-        return msgspec.json.decode(await self.seat.database.read(lambda tx: rows.state_of(tx, session, plugin)))
+        return await self.seat.database.read(partial(rows.state_of, session=self._info.id, plugin=plugin))
 
     async def write(self, bodies: Sequence[records.Body]) -> tuple[records.Event, ...]:
         """Add events of the kernel's own that belong to no turn."""
-        session, now = self._info.id, self.seat.clock.now()
-        return await self._write(lambda tx: append(tx, session, bodies, at=now))
-
-    async def _write(self, fn: Callable[[Tx], tuple[records.Event, ...]]) -> tuple[records.Event, ...]:
-        """Write what the lease does not guard, then tell everybody: followers, and the sessions that are about it."""
-        events = await self.seat.database.write(fn)
-        self.seat.tell(events)
-        return events
+        return await self.seat.write(partial(append, session=self._info.id, bodies=bodies, at=self.seat.clock.now()))
 
     async def mark(self, name: str) -> None:
         """See `contracts.Session.mark`."""
-        session = self._info.id
-        await self.seat.database.write(lambda tx: rows.mark(tx, session, name))
+        await self.seat.database.write(partial(rows.mark, session=self._info.id, name=name))
         await self._refresh()
 
     async def commands(self) -> Sequence[records.CommandSpec]:
@@ -518,13 +505,16 @@ class LiveSession:
 
     # Below
 
-    async def children(self) -> Sequence[records.SessionInfo]:
+    async def children(self, *, working: bool = False) -> Sequence[records.SessionInfo]:
         """See `contracts.Session.children`."""
-        seat, session = self.seat, self._info.id
-        return await seat.database.read(lambda tx: rows.children(tx, session, workspace=seat.workspace))
+        return await self.seat.database.read(lambda tx: rows.children(tx, self._info, working=working))
+
+    async def waiting(self) -> Sequence[records.PreparedInput]:
+        """See `contracts.Session.waiting`."""
+        return await self.seat.database.read(lambda tx: [prepared(row) for row in waiting(tx, self._info.id)])
 
     async def start_child(
         self, agent: str, *, access: records.Access | None = None, title: str = "", directory: str | None = None
     ) -> LiveSession:
         """See `contracts.Session.start_child`."""
-        return await self.seat.start_child(self.info, agent, access, title, directory)
+        return await self.seat.registry.start_child(self.info, agent, access, title, directory)

@@ -16,10 +16,6 @@ class Writes(set[asyncio.Task[Any]]):
         """Run a write; whoever waits for it has its error."""
         task = asyncio.get_running_loop().create_task(work)
         self.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self.discard(task)
-        if not task.cancelled():
-            task.exception()

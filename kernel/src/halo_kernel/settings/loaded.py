@@ -5,31 +5,28 @@ from __future__ import annotations
 import copy
 import json
 import re
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from ..errors import BadFile, BadInput, Conflict, NotFound, StorageUnavailable
-from ..locks import locked
+from ..errors import BadInput, NotFound
 from ..log import logger
 from ..manifests import suggest
 from ..records import Secret, Section, WorkspaceInfo
-from ..secrets import Redactor, ensure_home, read_variable, write_secret
+from ..secrets import Redactor, read_variable
 from .document import SettingsFile, as_map
-from .sections import KERNEL_SECTIONS, SecretSettings
-from .vault import OURS, forget, keep, resolve
+from .sections import KERNEL_SECTIONS
+from .vault import resolve_secret
 
 S = TypeVar("S", bound=Struct)
 FILE = "settings.yaml"
-LOCK = f".{FILE}.lock"
 _PLACEHOLDER = re.compile(r"<<([A-Za-z_][A-Za-z0-9_]*)>>")
-REFERENCE = re.compile(f"{_PLACEHOLDER.pattern}|keyring:.*")
+_REFERENCE = re.compile(f"{_PLACEHOLDER.pattern}|keyring:.*")
 _PASSWORDS: dict[type, dict[str, Any]] = {Secret: {"type": "string", "format": "password"}}
 
 
@@ -107,7 +104,7 @@ class Reading:
     """
 
     def __init__(self, file: SettingsFile, base: Declared | Reading, env: Mapping[str, str] | None) -> None:
-        self.file, self.revision = file, file.revision
+        self.file = file
         self.base = base
         self.values: dict[str, Struct] = {}
         self.fields: dict[str, SettingsField] = {}
@@ -129,6 +126,10 @@ class Reading:
         for key in sorted({*file.data, *written} - known.keys()):
             self._note(key, f"there is no setting {key}{suggest(key, known)}")
 
+    def after(self, file: SettingsFile) -> Reading:
+        """Return what another state of the file means."""
+        return Reading(file, self.base, self._env)
+
     def _value(self, key: str, kind: Any, raw: object) -> object:
         """Return what counts: a variable, else the file, else the layer below; a workspace has variables below."""
         field, is_home = self.base.fields[key], self._env is not None
@@ -140,7 +141,7 @@ class Reading:
         for source, each in found.items():
             if each is not None:
                 value, written = self._read(field, kind, source, each), str(each)
-                written = written if REFERENCE.fullmatch(written) else ""
+                written = written if _REFERENCE.fullmatch(written) else ""
                 field = structs.replace(field, value=value, source=source, written=written)
         self.fields[key] = field
         return field.value
@@ -172,7 +173,7 @@ class Reading:
         if kind is not Secret or not isinstance(text, str):
             raise TypeError("Expected quoted text")
         try:
-            text = resolve(text, field=key)
+            text = resolve_secret(text, field=key)
         except BadInput as error:
             self._note(key, f"{error.message}; {error.advice}")
             text = ""
@@ -194,7 +195,6 @@ class LoadedSettings:
         self.redactor = Redactor()
         self._declared = Declared(sections)
         self._env = dict(env)
-        self._lock = threading.Lock()
         self._seen: dict[Path, tuple[object, Reading]] = {}
         self.at()
 
@@ -214,14 +214,6 @@ class LoadedSettings:
             if isinstance(each, section):
                 return each
         raise NotFound(f"no plugin that is loaded provides settings of the type {section.__name__}")
-
-    def fields(self, workspace: WorkspaceInfo | None = None) -> Sequence[SettingsField]:
-        """See `contracts.Settings.fields`."""
-        return tuple(self.at(workspace).fields.values())
-
-    def kept(self, text: str, field: str) -> str:
-        """Return what to write for a new secret: itself, or, where settings want that, a reference to the keyring."""
-        return keep(text, self.home, field=field) if self.of(SecretSettings).store == "keyring" else text
 
     def at(self, workspace: WorkspaceInfo | None = None) -> Reading:
         """Return all that counts now, for a workspace or for the whole server, and what is odd about it."""
@@ -244,57 +236,6 @@ class LoadedSettings:
         if not workspace:
             self.redactor.learn("settings", reading.secrets)
         return reading
-
-    def write(
-        self, changes: Mapping[str, object], *, revision: str | None = None, workspace: WorkspaceInfo | None = None
-    ) -> str:
-        """See `contracts.Settings.write`. Comments and unknown keys stay; what is refused leaves the file as it was."""
-        try:
-            return self._write(changes, revision, workspace)
-        except OSError as error:
-            raise StorageUnavailable(f"The settings were not written: {error.strerror}.") from error
-
-    def _write(self, changes: Mapping[str, object], revision: str | None, workspace: WorkspaceInfo | None) -> str:
-        ensure_home(self.home)
-        with self._lock, locked(self.home / "secrets" / LOCK):
-            before = self.at(workspace)
-            path, env = before.file.path, None if workspace else self._env
-            file = SettingsFile.read(path, is_strange=env is None)
-            if revision not in (None, file.revision):
-                raise Conflict("the settings were changed meanwhile", advice="read them again, then repeat the change")
-            changed, after = file, before
-            for keep in (False, True):  # all is checked before anything is put into the keyring
-                for key, value in changes.items():
-                    changed = changed.changed(key, self._stored(key, value, before, keep=keep))
-                try:
-                    after = Reading(changed, before.base, env)
-                except BadFile as error:
-                    raise BadInput(error.message.partition(": ")[2], field=error.field) from error
-            if changed is not file:
-                write_secret(path, changed.text)
-            self._seen[path] = (), after  # an old stamp: what was written is read, and counts should that be broken
-            for reference in {*OURS.findall(file.text)} - {*OURS.findall(changed.text)}:
-                forget(reference)
-            return self.at(workspace).revision
-
-    def _stored(self, key: str, value: object, reading: Reading, *, keep: bool) -> object:
-        """Return what to write into the file for a new value: for a secret that may be a reference to the keyring."""
-        field = next((each for each in reading.fields.values() if f"{key}.".startswith(f"{each.key}.")), None)
-        if field is None:
-            raise BadInput(f"there is no setting {key}{suggest(key, reading.fields)}", field=key)
-        if field.global_only and reading.base is not self._declared:
-            raise BadInput(f"{key} counts for the whole server and cannot be set in a workspace", field=key)
-        if field.secret and isinstance(value, Mapping):
-            entries = cast("Mapping[str, object]", value).items()
-            return {name: self._stored(f"{key}.{name}", each, reading, keep=keep) for name, each in entries}
-        text = value.reveal() if isinstance(value, Secret) else value
-        if not field.secret or not isinstance(text, str):
-            return value
-        if "****" in text:
-            raise BadInput(f"{key} must be the secret itself, not what hides it", field=key)
-        resolve(text, field=key)
-        is_kept = keep and not REFERENCE.fullmatch(text) and "$ref" not in str(field.schema)
-        return self.kept(text, key) if is_kept else text
 
 
 def _stamp(path: Path) -> object:

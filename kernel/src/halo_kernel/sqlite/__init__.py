@@ -7,5 +7,6 @@ from __future__ import annotations
 
 from .engine import SqliteStorage
 from .files import is_own_file
+from .filesystems import is_network
 
-__all__ = ["SqliteStorage", "is_own_file"]
+__all__ = ["SqliteStorage", "is_network", "is_own_file"]

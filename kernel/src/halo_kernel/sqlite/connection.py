@@ -1,28 +1,71 @@
-"""One connection and the transaction handed to functions. It is used by the thread that opened it and by no other."""
+"""One connection, functions on their way to it, and the transaction that they get.
+
+A connection is used by the thread that opened it and by no other.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import apsw
 
 from ..contracts import Row, Tx, Value
 from ..errors import BadInput, StorageUnavailable
 from .files import FAILURES, identity, unavailable
-from .jobs import Job
 
 T = TypeVar("T")
+Kind = Literal["write", "read", "step"]
 BUSY_SECONDS = 10.0  # how long a statement waits for another process
 ALONE_SECONDS = 1.0  # how long it waits, alone, for one that is about to close
 _REFUSED = {apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT, apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH}
 _LISTS = {"table_info", "index_list", "index_info"}
 _PRAGMAS = {"integrity_check", "quick_check", "foreign_key_check", "data_version", *_LISTS}  # full-text search asks one
 _WAL_LIMIT = 16 * 1024 * 1024  # bytes that a checkpointed -wal keeps on disk
+
+
+@dataclass(eq=False, kw_only=True)
+class Job:
+    """One function, how its last run ended, and a future of its caller's loop that is done when the caller may know.
+
+    A "step" is a generator, which goes on after what waits until it is exhausted.
+    """
+
+    fn: Any
+    kind: Kind
+    told: asyncio.Future[None]
+    result: Any = None
+    error: Exception | None = None
+
+    def run(self, call: Callable[[Any], Any]) -> None:
+        """Give the function to `call` and keep how that ended. What would end the caller's task or loop is wrapped."""
+        self.result = self.error = None
+        try:
+            self.result = call(self.fn)
+        except Exception as error:
+            self.error = error
+        except BaseException as error:
+            self.error = RuntimeError(f"The function given to the database raised {error!r}.")
+            self.error.__cause__ = error
+
+
+def tell(jobs: Sequence[Job]) -> None:
+    """Tell the callers: one wake-up a loop. A loop that is closed has no callers left."""
+    for loop in {job.told.get_loop() for job in jobs}:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_wake, [job.told for job in jobs if job.told.get_loop() is loop])
+
+
+def _wake(futures: Sequence[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
 
 
 class SqliteTx:

@@ -19,16 +19,48 @@ from ..contracts import Bell, Clock, Lease, Migration, Place, Tx
 from ..errors import BadInput, StorageUnavailable
 from ..leases import Leases
 from .backups import copy, copying
-from .bells import SqliteBell
-from .connection import Connection
+from .connection import Connection, Job, Kind, tell
 from .files import OPEN, is_own_file, prepare
 from .filesystems import is_network
-from .jobs import Job, Kind, tell
 from .schema import in_order, migrate
 
 T = TypeVar("T")
 BATCH = 256
 POLL_SECONDS = 0.25
+
+
+class SqliteBell:
+    """Wakes a waiter on the loop where it was made. Rings between two waits are merged into one.
+
+    `bells` are those that listen; any thread adds, removes and rings, since each of these is one call.
+    """
+
+    def __init__(self, bells: set[SqliteBell], topic: str) -> None:
+        self.topic = topic
+        self._bells = bells
+        self._loop = asyncio.get_running_loop()
+        self._rung = asyncio.Event()
+        bells.add(self)
+
+    async def wait(self) -> None:
+        """Return once the topic was notified after the last `wait`, or listening has ended meanwhile.
+
+        Raises `StorageUnavailable` when it had ended before.
+        """
+        if self not in self._bells:
+            raise StorageUnavailable(f"Nobody listens to {self.topic!r} any more.")
+        await self._rung.wait()
+        self._rung.clear()
+
+    def close(self) -> None:
+        """Stop listening; who waits is woken."""
+        self._bells.discard(self)
+        self.ring()
+
+    def ring(self) -> None:
+        """Wake the waiter; from any thread. A loop that is closed has none."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._rung.set)
 
 
 class SqliteDatabase:

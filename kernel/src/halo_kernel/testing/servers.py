@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..http import Face
-from ..server import bind, serving, url_of
+from ..server.listening import bind, serving, url_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

@@ -13,7 +13,7 @@ from ..errors import ModelError
 from ..hooks import Hooks
 from ..journal import keep_partial
 from ..models import Attempt, Listener
-from ..questions import Paused, Pending
+from ..questions import Paused
 from ..records import AssistantDiscarded, AssistantMessage, Delta, Denial, ModelRequest, Offer, Question, UsageRecorded
 from .desk import Desk, Place
 
@@ -82,7 +82,7 @@ async def _authorize(hooks: Hooks, call: ModelCall) -> None:
     """Ask every guard of model calls. Raises `ModelError` of kind `refused`, or `Paused`."""
     verdict = await hooks.guard(hookspecs.authorize_model, call=call, session=call.session)
     if isinstance(verdict, Question) and call.approval is None:
-        raise Paused(Pending(question=verdict, asker="model", call=None))
+        raise Paused(verdict, "model")
     if call.approval is not None and not call.approval.approved and not isinstance(verdict, Denial):
         verdict = Denial(call.approval.text)
     if isinstance(verdict, Denial):

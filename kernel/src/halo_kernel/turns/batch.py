@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from .. import hookspecs, records
 from ..answers import checked
-from ..contracts import Session, Tool, Turn, Tx
+from ..contracts import Call, Tool, Turn, Tx
 from ..errors import HaloError
 from ..log import logger
-from ..questions import Asker, Paused, Pending
+from ..questions import Asker, Paused
 from ..records.storable import storable_text
 from ..repair import INTERRUPTED, NOT_RUN
 from ..scopes import Scope
@@ -22,33 +22,25 @@ _GRACE_SECONDS = 2.0
 Answers = dict[tuple[str, Asker], records.Answer]
 
 
-@dataclass(kw_only=True)
-class RunningCall:
-    """A tool call that passed every check; see `contracts.Call`."""
+@dataclass(frozen=True, kw_only=True)
+class RunningCall(Call):
+    """A tool call that passed every check."""
 
-    id: str
-    tool: records.ToolSpec
-    arguments: Mapping[str, object]
-    session: Session
-    turn: Turn
-    access: records.Access
     cancel: CancelToken
-    desk: Desk
     scope: Scope
-    approval: records.Answer | None = None
-    answer: records.Answer | None = None
-    question: records.Question | None = None
+    desk: Desk
+    questions: list[records.Question] = field(default_factory=list[records.Question])
 
     def progress(self, text: str) -> None:
-        """Show followers a line about this call; it is not stored."""
+        """See `contracts.Call.progress`."""
         session, text = self.session.info.id, storable_text(text)
         delta = records.Delta(session=session, turn=self.turn.id, reply=self.id, offset=0, text=text, thinking=True)
         self.desk.place.feed.publish_delta(delta)
 
     def ask(self, question: records.Question) -> NoReturn:
         """See `contracts.Call.ask`; the question counts even if the tool swallows what is raised here."""
-        self.question = question
-        raise Paused(Pending(question=question, asker="tool", call=None))
+        self.questions.append(question)
+        raise Paused(question, "tool")
 
 
 class Batch:
@@ -112,8 +104,8 @@ class Batch:
         await self._commit(records.ToolStarted(call=call.id, name=call.name, replay_safe=tool.spec.replay_safe))
         started = place.clock.monotonic()
         outcome, text = await self._outcome(running, tool)
-        if running.question is not None and not self._token.requested:
-            raise Paused(Pending(question=running.question, asker="tool", call=call))
+        if running.questions and not self._token.requested:
+            raise Paused(running.questions[-1], "tool", call)
         ms, text = round((place.clock.monotonic() - started) * 1000), cap(place.mask(text), place.result_chars)
         return records.ToolFinished(call=call.id, name=call.name, outcome=outcome, text=text, ms=ms)
 
@@ -128,7 +120,7 @@ class Batch:
         if isinstance(verdict, records.Denial):
             return _finished(call, "denied", f"Refused: {verdict.reason}")
         if verdict is not None and approval is None:
-            raise Paused(Pending(question=verdict, asker="guard", call=call))
+            raise Paused(verdict, "guard", call)
         return None
 
     async def _outcome(self, call: RunningCall, tool: Tool) -> tuple[records.ToolOutcome, str]:

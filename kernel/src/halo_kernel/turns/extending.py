@@ -7,20 +7,19 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from .. import hookspecs
 from ..access import fold_access
-from ..contracts import Session, Turn, Tx
+from ..contracts import Tx
 from ..errors import HaloError
-from ..hooks import Hooks
 from ..inbox import accept, check
-from ..records import Access, Extension, HookSkipped, Incoming
-
-_HOOK = "extend_turn"
+from ..records import Access, Extension, HookSkipped
 
 
 @dataclass(kw_only=True)
 class Extensions:
-    """What is wanted, by plugin; `taken` are the sessions that got something, `skipped` says what was refused."""
+    """What is wanted, by plugin; one that fails wants nothing.
+
+    `taken` are the sessions that got something, `skipped` says what was refused.
+    """
 
     wanted: Sequence[tuple[str, Extension]] = ()
     taken: set[str] = field(default_factory=set[str])
@@ -32,22 +31,14 @@ class Extensions:
         for number, (plugin, extension) in enumerate(self.wanted):
             name = extension.session or session
             message = replace(extension.message, reply_to=None)
+            key = message.key or f"turn:{turn}:{number}"
             try:
                 check(message)
                 level = access if name == session else fold_access(_level(tx, name), access)
-                accept(tx, name, message, key=_key(message, turn, number), at=at, access=level, cap=cap)
+                accept(tx, name, message, key=key, at=at, access=level, cap=cap)
                 self.taken.add(name)
             except HaloError as error:
-                self.skipped.append(HookSkipped(plugin=plugin, hook=_HOOK, error=error.message))
-
-
-async def collect_extensions(hooks: Hooks, turn: Turn, session: Session) -> Extensions:
-    """Ask every plugin what it adds to a turn that ends; one that fails adds nothing."""
-    return Extensions(wanted=await hooks.gather(hookspecs.extend_turn, turn=turn, session=session))
-
-
-def _key(message: Incoming, turn: str, number: int) -> str:
-    return message.key or f"turn:{turn}:{number}"
+                self.skipped.append(HookSkipped(plugin=plugin, hook="extend_turn", error=error.message))
 
 
 def _level(tx: Tx, session: str) -> Access:

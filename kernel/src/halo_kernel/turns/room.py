@@ -24,9 +24,8 @@ async def make_room(context: Context, reason: records.ShrinkReason) -> bool:
     A failure is raised to who asked for just this: a turn goes on without.
     """
     desk, head, pieces = context.desk, context.desk.session.info.head, tuple(context.desk.history.pieces)
-    ask, request = desk.place.hooks.first, context.request()
     try:
-        wish = await ask(hookspecs.shrink_context, reason, desk.session, request=request, history=pieces)
+        wish = await desk.place.hooks.first(hookspecs.shrink_context, reason, desk.session, context.request(), pieces)
         cut = None if wish is None else fitted(wish, pieces, head)
 
         def write(tx: Tx) -> Sequence[records.Body]:

@@ -16,7 +16,7 @@ from ..journal import keep_partial, last_answer, read_turn
 from ..log import logger
 from ..models import Attempt
 from ..outbox import REASONS, owe_replies
-from ..questions import Paused, Pending, answers, ask
+from ..questions import Paused, answers, ask
 from ..records.storable import storable_text
 from ..recovery import loose_ends, unanswered
 from .asking import Draft, ask_models, discarded, message_of, usage_of
@@ -24,7 +24,7 @@ from .batch import Answers, Batch
 from .cancel import CancelToken, Stopped, run_stoppable
 from .context import Context, prepare_context
 from .desk import Desk
-from .extending import Extensions, collect_extensions
+from .extending import Extensions
 from .room import make_room
 
 _TITLE_CHARS = 60
@@ -49,7 +49,7 @@ class Turn:
         self._answer = ""
         self._context: Context | None = None
         self._steps = 0
-        self._extensions = Extensions()
+        self.extensions = Extensions()
 
     @property
     def numbers(self) -> list[int]:
@@ -60,12 +60,7 @@ class Turn:
     def told(self) -> contracts.Turn:
         """The turn as plugins see it."""
         routes = tuple(dict.fromkeys(row.route for row in self.rows if row.route))
-        return contracts.Turn(id=self.id, cause=self.rows[0].cause, routes=routes)
-
-    @property
-    def extended(self) -> set[str]:
-        """The sessions that got a message when it ended."""
-        return self._extensions.taken
+        return contracts.Turn(id=self.id, cause=self.rows[0].cause, routes=routes, after=self._desk.history.ended)
 
     async def run(self) -> records.TurnResult | None:
         """Run to the end and return the result; None when its rows were settled by somebody else before it began.
@@ -83,7 +78,7 @@ class Turn:
                 return await self._end(records.TurnEnded(outcome=reason))
             await self._land()
         except Paused as pause:
-            await self._pause(pause.pending)
+            await self._pause(pause)
         except HaloError as error:
             kind = error.kind if isinstance(error, ModelError) else type(error).__name__
             return await self._end(records.TurnEnded(outcome="failed", error=_sentence(error), kind=kind))
@@ -133,9 +128,9 @@ class Turn:
 
     async def _prepare_input(self, rows: Sequence[Waiting]) -> tuple[str, Sequence[records.Body]]:
         """Return the text of the first row, and what becomes of all."""
-        mask = self._desk.place.mask
+        mask, hooks, session = self._desk.place.mask, self._desk.place.hooks, self._desk.session
         batch: Sequence[records.PreparedInput] = [prepared(row) for row in rows]
-        batch, failures = await self._desk.place.hooks.fold(hookspecs.prepare_input, batch, session=self._desk.session)
+        batch, failures = await hooks.fold(hookspecs.prepare_input, batch, session=session, turn=self.told)
         masked = [structs.replace(each, text=mask(each.text), content=mask(each.content)) for each in batch]
         inputs = [input_of(row, ready) for row, ready in zip(rows, masked, strict=True)]
         skipped = [records.HookSkipped(plugin=each.plugin, hook=each.hook, error=str(each)) for each in failures]
@@ -231,10 +226,10 @@ class Turn:
             self.rows += rows
         return bool(joined)
 
-    async def _pause(self, pending: Pending) -> None:
+    async def _pause(self, pause: Paused) -> None:
         """Make the question durable; no task is held while it is open."""
         desk, access, now = self._desk, self.rows[0].access, self._desk.place.clock.now()
-        await desk.commit(lambda tx: [ask(tx, self._session, pending, turn=self.id, access=access, at=now)])
+        await desk.commit(lambda tx: [ask(tx, self._session, pause, turn=self.id, access=access, at=now)])
         self.paused = True
         desk.place.database.notify("questions")
 
@@ -263,8 +258,9 @@ class Turn:
         model, partial = self._context.line[0].model if self._context else "", desk.place.feed.partial(session)
         reply, reason = _reply(end, self._answer), REASONS.get(end.outcome, "aborted")
         if end.outcome in ("succeeded", "failed"):
-            self._extensions = await collect_extensions(desk.place.hooks, self.told, desk.session)
-        more, access, cap = self._extensions, self.rows[0].access, desk.place.limits.max_queue_size
+            wanted = await desk.place.hooks.gather(hookspecs.extend_turn, turn=self.told, session=desk.session)
+            self.extensions = Extensions(wanted=wanted)
+        more, access, cap = self.extensions, self.rows[0].access, desk.place.limits.max_queue_size
 
         def write(tx: Tx) -> Sequence[records.Body]:
             if newer and not are_waiting(tx, newer):
@@ -281,7 +277,7 @@ class Turn:
         if not await desk.commit(write):
             return None
         desk.place.database.notify("outbox")
-        if session in self.extended:
+        if session in more.taken:
             desk.stirred.set()
         outcome, error, kind = end.outcome, end.error, end.kind
         result = records.TurnResult(

@@ -1,4 +1,4 @@
-"""HTTP routes over the host: workspaces, agents, sessions, messages, events, questions, deliveries, settings."""
+"""HTTP routes over the host: workspaces, agents, sessions, questions, deliveries, settings, models, what is well."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 def provide_routes(host: Host) -> Iterable[Route]:
     """Provide the routes under `/api`."""
     from .deliveries import delivery_routes
+    from .doctor import doctor_routes
     from .erase import erase_routes
     from .export import export_routes
     from .lifecycle import lifecycle_routes
+    from .models import model_routes
     from .openapi import openapi_routes
     from .questions import question_routes
     from .sessions import session_routes
@@ -36,4 +38,6 @@ def provide_routes(host: Host) -> Iterable[Route]:
         *question_routes(host),
         *delivery_routes(host),
         *settings_routes(host),
+        *doctor_routes(host),
+        *model_routes(host),
     ]

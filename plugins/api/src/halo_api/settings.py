@@ -11,6 +11,7 @@ from typing import Any, cast
 from msgspec import Struct, structs, to_builtins
 
 from halo_kernel import BadInput, Exchange, Host, Route, Secret, SettingsField, SettingsFinding, WorkspaceInfo
+from halo_lib_settings import revision_of, write_settings
 
 SETTINGS = "/api/settings"
 
@@ -41,11 +42,12 @@ class _Settings:
     async def change(self, exchange: Exchange) -> SettingsShown:
         wanted = cast("SettingsWanted", exchange.body)
         settings, workspace = self.host.settings, await self._workspace(wanted.workspace)
-        for field in settings.fields():
+        for field in settings.at().fields.values():
             if field.command and wanted.changes.get(field.key) is not None:
                 said = f"{field.key} has rules that `{field.command}` keeps, and is set with that alone"
                 raise BadInput(said, field=field.key)
-        await asyncio.to_thread(settings.write, wanted.changes, revision=wanted.revision, workspace=workspace)
+        revision, values = wanted.revision, wanted.changes
+        await asyncio.to_thread(write_settings, settings, values, revision=revision, workspace=workspace)
         return await self._shown(workspace)
 
     async def _workspace(self, name: str) -> WorkspaceInfo | None:
@@ -61,7 +63,7 @@ class _Settings:
             structs.replace(each, default=plain(each.default), value=each.written or plain(each.value))
             for each in reading.fields.values()
         ]
-        return SettingsShown(revision=reading.revision, settings=fields, findings=reading.findings)
+        return SettingsShown(revision=revision_of(reading.file), settings=fields, findings=reading.findings)
 
 
 def settings_routes(host: Host) -> list[Route]:

@@ -23,7 +23,7 @@ def plain_settings(settings: Settings) -> str:
     path = settings.home / "secrets" / "settings.yaml"
     given = _map(yaml.load(path.read_text(encoding="utf-8")) if path.exists() else None)
     kept: dict[str, dict[str, object]] = {}
-    for field in settings.fields():
+    for field in settings.at().fields.values():
         section, _, name = field.key.partition(".")
         value = _map(given.get(section)).get(name)
         if value is not None and (not field.secret or (field.written and value == field.written)):

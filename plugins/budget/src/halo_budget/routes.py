@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from halo_kernel import BadInput, Exchange, Forbidden, NotFound, Route
+from halo_lib_settings import write_settings
 
 from . import ledger
 from .amounts import TOKENS, units
@@ -109,10 +110,10 @@ class BudgetRoutes:
 
     async def _write(self, name: str, value: object, exchange: Exchange) -> None:
         settings = self.books.host.settings
-        source = next(field.source for field in settings.fields() if field.key == KEY)
+        source = settings.at().fields[KEY].source
         if source.startswith("environment"):
             raise BadInput(f"the budgets come from the {source} and are changed there", field="name")
-        await asyncio.to_thread(settings.write, {f"{KEY}.{name}": value})
+        await asyncio.to_thread(write_settings, settings, {f"{KEY}.{name}": value})
         await let_go_on(self.books, f"the budget was changed by {exchange.principal.name}")
 
 

@@ -74,7 +74,8 @@ def examine_kernel() -> Sequence[HealthCheck]:
 
 def _ask(client: Client, found: list[HealthCheck]) -> None:
     try:
-        found += convert(client.get("/api/doctor")["checks"], list[HealthCheck])
+        with needs(client, "api"):
+            found += convert(client.get("/api/doctor")["checks"], list[HealthCheck])
     except Exception as error:
         found.append(_failed("kernel", error))
     for check in (_settings, _models, _plugins):  # a plugin whose report failed shows in the last
@@ -180,7 +181,8 @@ def _settings(client: Client) -> Iterator[Said]:
 
 
 def _models(client: Client) -> Iterator[Said]:
-    status = client.get("/api/models")
+    with needs(client, "api"):
+        status = client.get("/api/models")
     chosen = next((each for each in status["models"] if each["model"] == status["chosen"]), None)
     if chosen is None:
         text, _, advice = status["reason"].partition(": ")

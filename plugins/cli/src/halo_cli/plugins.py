@@ -141,12 +141,14 @@ def _present(home: Path) -> Mapping[str, Plugin]:
 
 def _switch(home: Path, names: set[str], *, on: bool) -> None:
     from halo_kernel import PluginSettings, load_kernel_settings
+    from halo_lib_settings import write_settings
 
     settings = load_kernel_settings(home, os.environ)
     now = settings.of(PluginSettings)
     disabled = {*now.disabled} - names if on else {*now.disabled, *names}
     enabled = {*now.enabled, *(names if now.require_enable else ())} if on else {*now.enabled} - names
-    settings.write({"plugins.enabled": sorted(enabled) or None, "plugins.disabled": sorted(disabled) or None})
+    new = {"plugins.enabled": sorted(enabled) or None, "plugins.disabled": sorted(disabled) or None}
+    write_settings(settings, new)
 
 
 def _refuse_unknown(names: Sequence[str], known: Sequence[str]) -> None:

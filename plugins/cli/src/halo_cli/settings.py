@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +18,6 @@ from .terminal import answer, note, plain
 from .workspaces import choose_folder, needs, open_workspace, reach
 
 _PATH = "/api/settings"
-_REFERENCE = re.compile(r"<<\w+>>|keyring:.*")
 Field = Mapping[str, Any]
 
 
@@ -123,7 +121,9 @@ def _value(field: Field, key: str, text: str | None) -> object:
 
 def _secret(key: str, text: str | None) -> str:
     """Return a secret that is typed unseen or piped in; a word of the command line may refer to one, not be it."""
-    if text is not None and not _REFERENCE.fullmatch(text):
+    from halo_lib_settings import REFERENCE
+
+    if text is not None and not REFERENCE.fullmatch(text):
         said = f"{key} is a secret, which others would see on the command line and find in the shell's history"
         raise BadInput(said, field=key, advice=f"Say `halo settings set {key}`: it is asked for, or read from a pipe.")
     try:

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from halo_kernel import default_home
-from halo_lib_client import find_server
+from halo_kernel import NotFound, default_home
+from halo_lib_client import Client, find_server
 
 from .progress import waiting
 from .supervision import is_supervised, read_supervision
 from .terminal import answer, model_line, note
+from .workspaces import needs
 
 
 def command(argv: Sequence[str]) -> int:
@@ -28,15 +29,24 @@ def command(argv: Sequence[str]) -> int:
         if client is None:
             note(f"No server of {home} is running. {_why(home)}")
             return 1
-        server, models = client.get("/api/server"), client.get("/api/models")
+        server, models = client.get("/api/server"), _models(client)
     answer(f"Halo {server['version']} runs at {client.url} (pid {server['pid']}, up {_time(server['uptime'])}).")
-    answer(model_line(models))
+    answer(models)
     if line := _supervision(home, server["pid"]):
         answer(line)
     for plugin in server["plugins"]:
         if plugin["state"] != "loaded":
             answer(f"Plugin {plugin['name']} is {plugin['state']}: {plugin['reason']}")
     return 0
+
+
+def _models(client: Client) -> str:
+    """Return which model answers, or why nobody can say."""
+    try:
+        with needs(client, "api"):
+            return model_line(client.get("/api/models"))
+    except NotFound as error:
+        return f"Which model answers is not known: {error.message}; {error.advice}."
 
 
 def _why(home: Path) -> str:

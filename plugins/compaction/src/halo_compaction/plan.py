@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from halo_kernel import CLEARED_MARKER, Block, Piece, Text, ToolCall, ToolResult, tokens_of
+from halo_kernel import CLEARED_MARKER, Block, Piece, Text, ToolCall, ToolResult
 
 # Their results can be had again: the file is still there, the page can be fetched once more.
 REPEATABLE = {"file_read", "file_write", "file_edit", "file_list", "grep", "glob", "shell_exec", "web_fetch"}
@@ -47,10 +47,13 @@ class Plan:
     @property
     def is_worth_it(self) -> bool:
         """Whether a good part goes."""
-        older, kept = (
-            tokens_of(*(block for side in sides for block in side.blocks)) for sides in (self.older, self.kept)
-        )
+        older, kept = (chars_of(block for side in sides for block in side.blocks) for sides in (self.older, self.kept))
         return older >= _WORTH * (older + kept)
+
+
+def chars_of(blocks: Iterable[Block]) -> int:
+    """Return about how many characters blocks have."""
+    return sum(len(str(block.arguments) if isinstance(block, ToolCall) else block.text) for block in blocks)
 
 
 def make_plan(history: Sequence[Piece], keep: int) -> Plan:

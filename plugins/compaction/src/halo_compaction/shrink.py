@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from halo_kernel import ContextCut, HaloError, ModelRequest, Piece, Session, ShrinkReason, tokens_of
+from halo_kernel import ContextCut, HaloError, ModelRequest, Piece, Session, ShrinkReason
 
-from .plan import Plan, make_plan
+from .plan import Plan, chars_of, make_plan
 from .settings import CompactSettings
 from .summary import by_model, summary_request, without_model
 
 _REASON_CHARS = 80
 _LEAST_CHARS = 1000
+_CHARS_A_THOUSAND_TOKENS = 3500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,23 +39,20 @@ class Compaction:
         try:
             answer = await self.session.complete(summary_request(request), purpose="compaction")
         except asyncio.CancelledError:
-            await self._say("ended", "Compact cancelled")
+            with suppress(HaloError):
+                await self._say("ended", "Compact cancelled")
             raise
         except HaloError as error:
             return await self._failed(plan, error)
         return await self._summarised(plan, answer)
 
     async def _summarised(self, plan: Plan, answer: str) -> ContextCut | None:
-        count = len(plan.older)
+        count, asked = len(plan.older), self.reason == "manual"
         if answer.strip():
-            asked = self.reason == "manual"
-            text = (
-                f"Context compacted: {count} older messages summarized"
-                if asked
-                else f"Auto-compacted {count} older messages"
-            )
+            told = f"Context compacted: {count} older messages summarized"
+            text = told if asked else f"Auto-compacted {count} older messages"
             return self._cut(plan, plan.end, by_model(plan.older, answer), text)
-        if self.reason != "manual":
+        if not asked:
             return self._locally(plan, "LLM summary failed: it was empty")
         await self._say("ended", "Compaction skipped — no summary produced")
         return None
@@ -87,5 +86,6 @@ class Compaction:
 
 
 def _thousands(request: ModelRequest, history: Sequence[Piece]) -> int:
-    blocks = (block for piece in history for block in piece.content)
-    return max(1, round(tokens_of(request.system, repr(request.tools), *blocks) / 1000))
+    """Return about how many thousand tokens a call takes, from its characters: they may be many."""
+    said = chars_of(block for piece in history for block in piece.content)
+    return max(1, round((said + len(request.system) + len(repr(request.tools))) / _CHARS_A_THOUSAND_TOKENS))

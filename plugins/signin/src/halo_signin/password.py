@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from getpass import getpass
 
 from halo_kernel import BadInput, default_home, load_kernel_settings
+from halo_lib_settings import write_settings
 
 from .hashing import NO_TEXT, hash_password, weakness
 from .routes import KEY
@@ -36,13 +37,13 @@ def command(argv: Sequence[str]) -> int:
 
 def _set() -> None:
     settings = load_kernel_settings(default_home(os.environ), os.environ)
-    source = next(field.source for field in settings.fields() if field.key == KEY)
+    source = settings.at().fields[KEY].source
     if source.startswith("environment"):
         raise BadInput(f"the password comes from the {source}, which goes before a stored one", advice="unset it first")
     password = _ask()
     if lack := weakness(password):
         raise BadInput(lack, field=KEY, advice=UNCHANGED)
-    settings.write({KEY: hash_password(password)})
+    write_settings(settings, {KEY: hash_password(password)})
 
 
 def _ask() -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 from msgspec import Struct
 
 from halo_kernel import OPERATOR, BadInput, Conflict, Exchange, Reply, Route, ServerSettings, WrongCredentials
+from halo_lib_settings import write_settings
 
 from .hashing import hash_password, matches, weakness
 from .settings import SignInSettings
@@ -128,7 +129,7 @@ class SignIn:
             raise BadInput(lack, field="newPassword")
         if stored is not None and wanted.new_password == wanted.old_password:
             raise BadInput("The new password is the old one.", field="newPassword")
-        await asyncio.to_thread(lambda: self.host.settings.write({KEY: hash_password(wanted.new_password)}))
+        await asyncio.to_thread(lambda: write_settings(self.host.settings, {KEY: hash_password(wanted.new_password)}))
         return Done()
 
     async def _stored(self) -> str | None:
@@ -140,6 +141,6 @@ class SignIn:
             raise WrongCredentials("Invalid password")
 
     def _refuse_managed(self) -> None:
-        source = next(field.source for field in self.host.settings.fields() if field.key == KEY)
+        source = self.host.settings.at().fields[KEY].source
         if source.startswith("environment"):
             raise BadInput(f"The password comes from the {source} and is changed there.", field="newPassword")

@@ -1,14 +1,27 @@
-"""What the page lists: workspaces, agents, sessions, and a session's history."""
+"""What the page lists: workspaces, models, agents, sessions, and a session's history."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from msgspec import Struct
 
-from halo_kernel import BadInput, Exchange, Host, Item, Reply, Route, SessionInfo, WorkspaceInfo, WorkspaceUnusable
+from halo_kernel import (
+    BadInput,
+    Exchange,
+    Host,
+    Item,
+    Offer,
+    Operations,
+    Reply,
+    Route,
+    SessionInfo,
+    WorkspaceInfo,
+    WorkspaceUnusable,
+)
 
 from .chat import query_of
 
@@ -34,6 +47,14 @@ class WorkspaceRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A folder on the server's machine, to be opened as a workspace; without one, the home's own."""
 
     path: str = ""
+
+
+class ModelList(Struct, frozen=True, kw_only=True):
+    """The models, best first; `chosen` answers a new turn, `reason` says why it, or why none."""
+
+    models: Sequence[Offer]
+    chosen: str | None
+    reason: str
 
 
 class AgentList(Struct, frozen=True):
@@ -98,6 +119,10 @@ class _Lists:
             raise WorkspaceUnusable(f"the folder {own} cannot be made: {error.strerror}") from error
         return await self.host.workspaces.open(own)
 
+    async def models(self, exchange: Exchange) -> ModelList:
+        offers, chosen, reason = await cast("Operations", self.host.lookup("kernel", "")).models()
+        return ModelList(models=offers, chosen=chosen.model if chosen else None, reason=reason)
+
     async def agents(self, exchange: Exchange) -> AgentList:
         workspace = await self.host.workspaces.get(query_of(exchange, "workspace"))
         agents = self.host.workspaces.agents(workspace)
@@ -154,6 +179,13 @@ def list_routes(host: Host) -> list[Route]:
             request=WorkspaceRequest,
             reply=WorkspaceInfo,
             summary="Open a folder as a workspace",
+        ),
+        Route(
+            method="GET",
+            path=f"{path}/models",
+            handler=on.models,
+            reply=ModelList,
+            summary="List models and the choice for the page",
         ),
         Route(
             method="GET",

@@ -11,8 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from halo_kernel import HealthCheck, Kernel, doctor, hook
-from halo_kernel.doctor import examine
+import halo_api
+from halo_api import doctor
+from halo_api.doctor import examine
+from halo_kernel import HealthCheck, Kernel, hook
 from halo_kernel.testing import VirtualClock, front, running_kernel
 
 
@@ -23,7 +25,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def kernel(home: Path) -> AsyncIterator[Kernel]:
-    async with running_kernel(home) as kernel:
+    async with running_kernel(home, extra={"api": halo_api}) as kernel:
         yield kernel
 
 
@@ -36,7 +38,7 @@ def bad(checks: Any) -> dict[str, HealthCheck]:
 
 async def test_a_healthy_kernel_is_well(kernel: Kernel) -> None:
     """Every check says something, and nothing is to be done."""
-    checks = await examine(kernel)
+    checks = await examine(kernel.host)
     assert {check.name for check in checks} == {"clock", "databases"}
     assert bad(checks) == {}
     assert [check for check in checks if not check.text or check.advice] == []
@@ -59,16 +61,16 @@ async def test_a_clock_before_the_newest_entry(home: Path, tmp_path: Path) -> No
         (tmp_path / "place").mkdir()
         await kernel.workspaces.open(tmp_path / "place")
         clock.advance(-30)
-        assert bad(await examine(kernel)) == {}
+        assert bad(await examine(kernel.host)) == {}
         clock.advance(-86_400)
-        assert "before" in bad(await examine(kernel))["clock"].text
+        assert "before" in bad(await examine(kernel.host))["clock"].text
 
 
 async def test_open_workspaces_show_their_schema(kernel: Kernel, tmp_path: Path) -> None:
     """Every database that is open is listed with its schema version, its file system and the space there."""
     (tmp_path / "place").mkdir()
     await kernel.workspaces.open(tmp_path / "place")
-    texts = [check.text for check in await examine(kernel) if check.name == "databases"]
+    texts = [check.text for check in await examine(kernel.host) if check.name == "databases"]
     assert len(texts) == 2
     assert all("schema " in text and "local file system" in text and "GB free" in text for text in texts)
     assert any(str(tmp_path / "place") in text for text in texts)
@@ -77,13 +79,13 @@ async def test_open_workspaces_show_their_schema(kernel: Kernel, tmp_path: Path)
 async def test_a_disk_that_is_nearly_full(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too little free space for a database is named before it ends a write."""
     monkeypatch.setattr(doctor, "LOW_DISK", 1 << 80)
-    assert "GB free" in bad(await examine(kernel))["databases"].text
+    assert "GB free" in bad(await examine(kernel.host))["databases"].text
 
 
 async def test_a_check_that_fails_hinders_no_other(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception inside a check is that check's finding."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: 1 / 0)
-    checks = await examine(kernel)
+    checks = await examine(kernel.host)
     assert bad(checks)["databases"].text == "ZeroDivisionError: division by zero"
     assert [check.name for check in checks] == ["clock", "databases"]
 
@@ -99,7 +101,7 @@ async def test_a_plugin_reports_itself_or_is_named(home: Path) -> None:
 
     extra = {"fine": SimpleNamespace(report_health=hook(fine)), "broken": SimpleNamespace(report_health=hook(broken))}
     async with running_kernel(home, extra=extra) as kernel:
-        found = bad(await examine(kernel))
+        found = bad(await examine(kernel.host))
         (row,) = [each for each in kernel.plugins.list() if each.state != "loaded"]
     assert found.keys() == {"lamp"}
     assert (row.name, row.state) == ("broken", "degraded")
