@@ -1,8 +1,8 @@
 """Typed settings: sections with defaults, one YAML file that people edit, and environment variables above it."""
 
 from .document import SettingsFile as SettingsFile
-from .loaded import LoadedSettings as LoadedSettings
 from .loaded import Reading as Reading
+from .loaded import Settings as Settings
 from .loaded import SettingsField as SettingsField
 from .loaded import SettingsFinding as SettingsFinding
 from .loaded import load_kernel_settings as load_kernel_settings
@@ -17,6 +17,6 @@ from .sections import PluginSettings as PluginSettings
 from .sections import SecretSettings as SecretSettings
 from .sections import ServerSettings as ServerSettings
 from .sections import SessionSettings as SessionSettings
-from .vault import KeptSecrets as KeptSecrets
+from .vault import Secrets as Secrets
 from .vault import resolve_secret as resolve_secret
 from .vault import use_keyring as use_keyring
