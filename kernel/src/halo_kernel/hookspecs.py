@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
     from .errors import PluginFailed
+    from .settings import Settings
 
 PROJECT = "halo"
 spec = pluggy.HookspecMarker(PROJECT)
@@ -31,11 +32,11 @@ def provide_settings() -> Iterable[records.Section]:
     """Collect: the plugin's settings sections."""
 
 
-def provide_storage(settings: contracts.Settings) -> Iterable[contracts.Storage]:
+def provide_storage(settings: Settings) -> Iterable[contracts.Storage]:
     """Collect: storage engines by URL scheme; exactly one is chosen."""
 
 
-def provide_models(settings: contracts.Settings) -> Iterable[contracts.ModelProvider]:
+def provide_models(settings: Settings) -> Iterable[contracts.ModelProvider]:
     """Collect: model providers."""
 
 

@@ -24,7 +24,7 @@ from ..log import configure, reset
 from ..presence import is_running, published, sole_server
 from ..runtime import Kernel
 from ..secrets import ensure_home
-from ..settings import LoadedSettings, LogSettings, ServerSettings, load_kernel_settings
+from ..settings import LogSettings, ServerSettings, Settings, load_kernel_settings
 from ..sites import Wanted
 from ..swaps import finish_swaps
 from .listening import address_of, bind, is_loopback, serving, url_of
@@ -162,7 +162,7 @@ class _Life:
                 told.write(f"{face.presence.url}\n")
 
 
-def _log_to_file(settings: LoadedSettings, stream: TextIO | None) -> None:
+def _log_to_file(settings: Settings, stream: TextIO | None) -> None:
     file = settings.home / "global" / "logs" / "server.log"
     configure(settings.of(LogSettings), redactor=settings.redactor, file=file, stream=stream)
 
