@@ -27,7 +27,6 @@ _HOMES = {
     " resolve_secret use_keyring",
     "sites": "Wanted add_sites default_home read_sets",
     "sqlite": "is_network is_own_file",
-    "swaps": "Swap finish_swaps swap_all",
     "testing.checks": "Verdict judge",
 }
 
