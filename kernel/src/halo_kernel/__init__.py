@@ -35,7 +35,6 @@ _HOMES = {
     " load_kernel_settings resolve_secret use_keyring",
     "sites": "Wanted add_sites default_home read_sets",
     "sqlite": "is_network is_own_file",
-    "swaps": "Swap finish_swaps swap_all",
     "testing.checks": "Verdict judge",
     "workspaces": "Workspaces",
 }

@@ -59,9 +59,6 @@ from .sites import default_home as default_home
 from .sites import read_sets as read_sets
 from .sqlite import is_network as is_network
 from .sqlite import is_own_file as is_own_file
-from .swaps import Swap as Swap
-from .swaps import finish_swaps as finish_swaps
-from .swaps import swap_all as swap_all
 from .testing.checks import Verdict as Verdict
 from .testing.checks import judge as judge
 from .workspaces import Workspaces as Workspaces

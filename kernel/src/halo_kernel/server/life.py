@@ -26,7 +26,6 @@ from ..runtime import Kernel
 from ..secrets import ensure_home
 from ..settings import LogSettings, ServerSettings, Settings, load_kernel_settings
 from ..sites import Wanted
-from ..swaps import finish_swaps
 from .listening import address_of, bind, is_loopback, serving, url_of
 
 BUDGET = 10.0
@@ -55,7 +54,7 @@ def run(
     nothing behind.
     """
     start = partial(Kernel.start, home, env=env, **wanted)
-    finish_swaps(ensure_home(home))
+    ensure_home(home)
     with sole_server(home), ExitStack() as stack:
         settings = load_kernel_settings(home, os.environ if env is None else env)
         server = settings.of(ServerSettings)
