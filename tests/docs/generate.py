@@ -23,6 +23,21 @@ from halo_kernel.manifests import Manifest
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 _PART = re.compile(r"(<!-- from the code: (\w+) ?([\w.]*) -->\n).*?(<!-- end -->)", re.DOTALL)
+# The kernel's own classes that `Host` leads to, each with those of its public methods that are the kernel's own.
+HANDED_OUT = {
+    "Accounts": "authenticate start restart",
+    "Blobs": "collect sweep",
+    "Data": "open_home open_channels open_place forget close",
+    "Egress": "",
+    "Live": "",
+    "Outbox": "",
+    "Questions": "",
+    "Secrets": "",
+    "Sessions": "recover wake close start_child",
+    "Settings": "declare",
+    "Subscription": "",
+    "Workspaces": "seat busy close watch close_idle",
+}
 _WHEN_IT_FAILS = {
     "collect": "its part is missing",
     "notify": "it is reported",
@@ -71,7 +86,17 @@ def hooks(_: str) -> Iterator[str]:
 
 def members(name: str) -> Iterator[str]:
     """The members of what plugins hold or supply."""
-    return table("member | ", ([f"`{call}`", what] for call, what in members_of(getattr(contracts, name))))
+    found = handed_out(name) if name in HANDED_OUT else members_of(getattr(contracts, name))
+    return table("member | ", ([f"`{call}`", what] for call, what in found))
+
+
+def handed_out(name: str) -> Iterator[tuple[str, str]]:
+    """Yield what plugins hold of a class of the kernel: attributes with a remark, and methods."""
+    kind = getattr(halo_kernel, name)
+    yield from re.findall(r"^        self\.(\w+) = .+?  # (.+)$", inspect.getsource(kind), re.MULTILINE)
+    for each, member in vars(kind).items():
+        if inspect.isfunction(member) and not each.startswith("_") and each not in HANDED_OUT[name].split():
+            yield method(each, member)
 
 
 def members_of(kind: type) -> Iterator[tuple[str, str]]:
@@ -80,16 +105,19 @@ def members_of(kind: type) -> Iterator[tuple[str, str]]:
     for name in [each for each in known if not each.startswith("_")]:
         member = vars(kind).get(name)
         if inspect.isfunction(member):
-            arguments = [named(each) for each in list(inspect.signature(member).parameters.values())[1:]]
-            yield (
-                f"{name}({', '.join(arguments)})",
-                ("awaited: " if inspect.iscoroutinefunction(member) else "") + said(member),
-            )
+            yield method(name, member)
         elif isinstance(member, property):
             yield name, said(member.fget)
         else:
             remark = re.search(rf"^    {name}: .+?  # (.+)$", inspect.getsource(kind), re.MULTILINE)
             yield f"{name}: {short(kind.__annotations__[name])}", remark[1] if remark else ""
+
+
+def method(name: str, member: Callable[..., object]) -> tuple[str, str]:
+    """Return a method as a call shows it, and what it does."""
+    arguments = [named(each) for each in list(inspect.signature(member).parameters.values())[1:]]
+    awaited = "awaited: " if inspect.iscoroutinefunction(member) else ""
+    return f"{name}({', '.join(arguments)})", awaited + said(member)
 
 
 def named(argument: inspect.Parameter) -> str:
@@ -145,10 +173,10 @@ def constants(module: ModuleType) -> Iterator[tuple[str, str]]:
 
 
 def others(_: str) -> Iterator[str]:
-    """Everything public that is neither a record nor an error nor a contract."""
+    """Everything public that is neither a record nor an error nor of `host.md`."""
     rows: list[list[str]] = []
     for names in vars(halo_kernel)["_HOMES"].values():
-        for name in names.split():
+        for name in sorted({*names.split()} - {*HANDED_OUT}):
             value = getattr(halo_kernel, name)
             is_call = inspect.isfunction(value)
             arguments = ", ".join(map(named, inspect.signature(value).parameters.values())) if is_call else ""

@@ -109,7 +109,7 @@ async def test_what_a_command_answers(tmp_path: Path, text: str, answer: tuple[s
 
 @pytest.mark.parametrize(("access", "allowed"), [("full", True), ("workspace", False), ("readonly", False)])
 async def test_a_level_that_is_too_low_is_refused(tmp_path: Path, access: Access, allowed: bool) -> None:
-    """Whoever has less than a verb asks for is told so, and the command does not run."""
+    """Edges 14: whoever has less than a verb asks for is told so, and the command does not run."""
     bird = Bird()
     async with running_kernel(tmp_path / "home", extra={"birds": bird}) as kernel:
         outcome, text = await ask(await a_session(kernel, tmp_path / "w"), "/bird ring", access=access)

@@ -14,7 +14,7 @@ from keyring.errors import KeyringLocked, PasswordDeleteError
 from msgspec import Meta, Struct
 
 from halo_kernel import BadInput, Secret, Section
-from halo_kernel.settings import KERNEL_SECTIONS, KeptSecrets, LoadedSettings, load_settings
+from halo_kernel.settings import KERNEL_SECTIONS, Secrets, Settings, load_settings
 
 
 class Memory(KeyringBackend):
@@ -78,7 +78,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def load(home: Path, text: str = "", **env: str) -> LoadedSettings:
+def load(home: Path, text: str = "", **env: str) -> Settings:
     if text:
         (home / "secrets" / "settings.yaml").write_text(text)
     return load_settings(home, SECTIONS, env)
@@ -124,8 +124,8 @@ def test_what_a_plugin_keeps_is_read_and_hidden(home: Path, ring: Memory) -> Non
     ring.held["halo", "token"] = "in the keyring"
     (home / "secrets" / "slack.secrets").write_text('{"token": "keyring:halo/token", "old": "in the file"}')
     loaded = load(home)
-    mine = KeptSecrets(loaded, "slack")
-    assert (mine.known(), KeptSecrets(loaded, "telegram").known()) == (["old", "token"], [])
+    mine = Secrets(loaded, "slack")
+    assert (mine.known(), Secrets(loaded, "telegram").known()) == (["old", "token"], [])
     assert (mine.get("token"), mine.get("old"), mine.get("new")) == (
         Secret("in the keyring"),
         Secret("in the file"),

@@ -10,7 +10,7 @@ import pytest
 from msgspec import Meta, Struct
 
 from halo_kernel import Secret, Section, WorkspaceInfo
-from halo_kernel.settings import LoadedSettings, load_settings
+from halo_kernel.settings import Settings, load_settings
 
 
 class Vendor(Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class Place:
         self.over = path / "work" / ".halo" / "settings.yaml"
         self.over.parent.mkdir(parents=True)
 
-    def load(self, home: str = "", over: str = "", **env: str) -> LoadedSettings:
+    def load(self, home: str = "", over: str = "", **env: str) -> Settings:
         if home:
             self.file.write_text(home)
         if over:

@@ -10,24 +10,33 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "access": "fold_access parse_access permits",
+    "blobs": "Blobs",
+    "channels": "Accounts",
     "clock": "SystemClock",
     "credentials": "COOKIE",
+    "data": "Data",
+    "egress": "Egress",
     "folds": "CLEARED_MARKER History Item View",
     "hookspecs": "hook",
+    "http": "Face",
+    "live": "Live Subscription",
     "locks": "locked",
+    "log": "configure",
     "plugins": "Plugin Plugins",
     "presence": "Presence is_served read_presence",
     "repair": "repair_history",
     "runtime": "Kernel",
     "schema": "newest_schema",
     "secrets": "ensure_home write_secret",
-    "server": "embedded",
+    "server.listening": "serving",
+    "sessions": "Outbox Questions Sessions",
     "settings": "AgentSettings EgressSettings LimitSettings LogSettings ModelSettings PluginSettings Reading"
-    " SecretSettings ServerSettings SessionSettings SettingsField SettingsFile SettingsFinding load_kernel_settings"
-    " resolve_secret use_keyring",
+    " SecretSettings Secrets ServerSettings SessionSettings Settings SettingsField SettingsFile SettingsFinding"
+    " load_kernel_settings resolve_secret use_keyring",
     "sites": "Wanted add_sites default_home read_sets",
     "sqlite": "is_network is_own_file",
     "testing.checks": "Verdict judge",
+    "workspaces": "Workspaces",
 }
 
 

@@ -2,16 +2,24 @@
 from .access import fold_access as fold_access
 from .access import parse_access as parse_access
 from .access import permits as permits
+from .blobs import Blobs as Blobs
+from .channels import Accounts as Accounts
 from .clock import SystemClock as SystemClock
 from .contracts import *  # noqa: F403
 from .credentials import COOKIE as COOKIE
+from .data import Data as Data
+from .egress import Egress as Egress
 from .errors import *  # noqa: F403
 from .folds import CLEARED_MARKER as CLEARED_MARKER
 from .folds import History as History
 from .folds import Item as Item
 from .folds import View as View
 from .hookspecs import hook as hook
+from .http import Face as Face
+from .live import Live as Live
+from .live import Subscription as Subscription
 from .locks import locked as locked
+from .log import configure as configure
 from .plugins import Plugin as Plugin
 from .plugins import Plugins as Plugins
 from .presence import Presence as Presence
@@ -23,7 +31,10 @@ from .runtime import Kernel as Kernel
 from .schema import newest_schema as newest_schema
 from .secrets import ensure_home as ensure_home
 from .secrets import write_secret as write_secret
-from .server import embedded as embedded
+from .server.listening import serving as serving
+from .sessions import Outbox as Outbox
+from .sessions import Questions as Questions
+from .sessions import Sessions as Sessions
 from .settings import AgentSettings as AgentSettings
 from .settings import EgressSettings as EgressSettings
 from .settings import LimitSettings as LimitSettings
@@ -31,9 +42,11 @@ from .settings import LogSettings as LogSettings
 from .settings import ModelSettings as ModelSettings
 from .settings import PluginSettings as PluginSettings
 from .settings import Reading as Reading
+from .settings import Secrets as Secrets
 from .settings import SecretSettings as SecretSettings
 from .settings import ServerSettings as ServerSettings
 from .settings import SessionSettings as SessionSettings
+from .settings import Settings as Settings
 from .settings import SettingsField as SettingsField
 from .settings import SettingsFile as SettingsFile
 from .settings import SettingsFinding as SettingsFinding
@@ -48,5 +61,6 @@ from .sqlite import is_network as is_network
 from .sqlite import is_own_file as is_own_file
 from .testing.checks import Verdict as Verdict
 from .testing.checks import judge as judge
+from .workspaces import Workspaces as Workspaces
 
 __version__: str

@@ -41,26 +41,35 @@ def named_in(text: str) -> set[str]:
 
 
 class Blobs:
-    """See `contracts.Blobs`. `folder_of` gives a workspace's path by id."""
+    """Images, long results and the like: files of a workspace, named by their content.
+
+    Put one before the event that names it by its `uri`. It is removed 24 hours later when no event, waiting input or
+    undelivered part names it then.
+
+    `folder_of` gives a workspace's path by id.
+    """
 
     def __init__(self, folder_of: Callable[[str], Path]) -> None:
         self._folder_of = folder_of
 
     async def put(self, workspace: str, data: bytes | AsyncIterable[bytes], *, media_type: str) -> BlobRef:
-        """See `contracts.Blobs.put`."""
+        """Make a value durable and return its reference. What is there already counts as new again.
+
+        Raises `StorageUnavailable`, and nothing is left; `WorkspaceUnusable` when its folder is not one.
+        """
         if not isinstance(data, bytes):
             data = b"".join([chunk async for chunk in data])
         name = await asyncio.to_thread(_store, self._folder(workspace), data)
         return BlobRef(uri=f"blob:{name}", size=len(data), media_type=media_type)
 
     async def get(self, workspace: str, uri: str) -> bytes:
-        """See `contracts.Blobs.get`."""
+        """Return the value of `blob:<sha256>`, checked. Raises `NotFound` when it is gone or damaged."""
         if not _REFERENCE.fullmatch(uri):
             raise NotFound(f"{uri!r} names no blob")
         return await asyncio.to_thread(_read, self._folder(workspace) / uri.removeprefix("blob:"))
 
     def hold(self, workspace: str) -> AbstractContextManager[None]:
-        """See `contracts.Blobs.hold`."""
+        """Keep every value, in all processes, for as long as the context lasts: a backup copies them."""
         return locked(self._folder(workspace) / _LOCK, shared=True)
 
     async def collect(self, workspace: str, named: Collection[str], now: int, *, erased: Collection[str] = ()) -> int:

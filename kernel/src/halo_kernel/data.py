@@ -17,7 +17,7 @@ _RESERVED = {"halo", "kernel", "channels"}
 
 
 class Data:
-    """See `contracts.Data`. Each place is opened once; `folder_of` gives a workspace's path by id."""
+    """Databases for plugins. Each place is opened once; `folder_of` gives a workspace's path by id."""
 
     def __init__(self, storage: Storage, home: Path, folder_of: Callable[[str], Path]) -> None:
         self._storage = storage
@@ -28,7 +28,7 @@ class Data:
     async def open(
         self, name: str, scope: DataScope, migrations: Sequence[Migration], *, workspace: str = ""
     ) -> Database:
-        """See `contracts.Data.open`."""
+        """Open a database of one's own."""
         if not _NAME.fullmatch(name) or name in _RESERVED:
             why = f"{name!r} cannot name a database: a-z, 0-9, '_', '-', and none of the kernel's"
             raise BadInput(why, field="name")
@@ -36,11 +36,11 @@ class Data:
         return await self.open_place(place, migrations)
 
     def places(self) -> Sequence[Place]:
-        """See `contracts.Data.places`."""
+        """Return where the databases lie that are open."""
         return [place for place in self._open if self._found(place)]
 
     async def backup(self, place: Place, path: Path, *, progress: Callable[[int, int], object] | None = None) -> None:
-        """See `contracts.Data.backup`."""
+        """Copy a database, one that is not open too, to the file `path`; see `Database.backup`."""
         task = self._found(place)
         if task is None:
             await self._storage.copy(place, path)

@@ -58,14 +58,25 @@ async def look_up(host: str) -> Iterable[str]:
 
 
 class Egress:
-    """See `contracts.Egress`. `allow` gives the setting's entries as they are now."""
+    """Keeps models and remotes away from this machine and its networks.
+
+    Dial the addresses that it returns, not the name: a second look-up may answer differently. A redirect names a new
+    host, and a client that is given an address asks no resolver, so both are resolved here too; the library
+    `halo-lib-egress` has both for aiohttp.
+
+    `allow` gives the setting's entries as they are now.
+    """
 
     def __init__(self, allow: Callable[[], Sequence[str]], look_up: LookUp = look_up) -> None:
         self._allow = allow
         self._look_up = look_up
 
     async def resolve(self, host: str, port: int) -> Sequence[Address]:
-        """See `contracts.Egress.resolve`."""
+        """Return the addresses of a host (or of an address) that may be dialled, at least one.
+
+        Only public ones, and those that the setting `egress.allow` lists. Raises `Forbidden` when there are none,
+        `BadInput` for what can be no host, `OSError` when the name is not known.
+        """
         name = host.strip("[]").rstrip(".").lower()
         try:
             if not _NAME.fullmatch(name):

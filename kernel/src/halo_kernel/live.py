@@ -15,10 +15,10 @@ _HELD = 256
 
 
 class Subscription:
-    """See `contracts.Subscription`."""
+    """What is published from now on, in order; ends when it is closed. Dropping it closes it."""
 
     def __init__(self) -> None:
-        self.missed = 0
+        self.missed = 0  # How many values were dropped, always the oldest, because nobody took them in time.
         self.closed = False
         self.waiting: deque[Any] = deque(maxlen=_HELD)
         self.changed = asyncio.Event()
@@ -35,19 +35,19 @@ class Subscription:
         return self.waiting.popleft()
 
     def close(self) -> None:
-        """See `contracts.Subscription.close`."""
+        """Take no more; values that wait can still be had."""
         self.closed = True
         self.changed.set()
 
 
 class Live:
-    """See `contracts.Live`."""
+    """Lossy topics, `<plugin>:<noun>`, such as `cron:run_changed`. Use it on the event loop's thread."""
 
     def __init__(self) -> None:
         self._topics: dict[str, WeakSet[Subscription]] = {}
 
     def publish(self, topic: str, value: object) -> None:
-        """See `contracts.Live.publish`."""
+        """Hand a value to those who listen now; never waits, and costs nothing when nobody does."""
         for each in tuple(self._topics.get(topic, ())):
             if not each.closed:
                 each.missed += len(each.waiting) == _HELD
@@ -55,7 +55,7 @@ class Live:
                 each.changed.set()
 
     def subscribe(self, topic: str) -> Subscription:
-        """See `contracts.Live.subscribe`."""
+        """Listen from now on. Raises `BadInput` for a topic of another form."""
         if not _TOPIC.fullmatch(topic):
             raise BadInput(f"{topic!r} is no topic: a topic is <plugin>:<noun>, in small letters", field="topic")
         subscription = Subscription()

@@ -32,7 +32,7 @@ from .secrets import ensure_home
 from .sessions import Outbox, Questions, Sessions
 from .sessions.retention import watch_retention
 from .sessions.seat import Seat
-from .settings import KeptSecrets, LoadedSettings, load_kernel_settings, load_settings, sections
+from .settings import Secrets, Settings, load_kernel_settings, load_settings, sections
 from .sites import Wanted, add_sites
 from .supervisor import Supervisor, end_task
 from .workspaces import Workspaces
@@ -46,14 +46,13 @@ _SECTIONS = [("kernel", section) for section in sections.KERNEL_SECTIONS]
 class RunningHost(contracts.Host):
     """The host of a kernel, as `plugin` holds it."""
 
-    settings: LoadedSettings
     supervisor: Supervisor
     found: Callable[[str, str], object | None]
     plugin: str = "host"
 
     def seen_by(self, plugin: str) -> RunningHost:
         """Return the server as one plugin sees it: under its name in the log, in tasks, and among the secrets."""
-        return replace(self, plugin=plugin, log=logger(f"plugin.{plugin}"), secrets=KeptSecrets(self.settings, plugin))
+        return replace(self, plugin=plugin, log=logger(f"plugin.{plugin}"), secrets=Secrets(self.settings, plugin))
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """See `contracts.Host.spawn`."""
@@ -76,7 +75,7 @@ class Kernel:
     _blobs: Blobs
     _models: Models
 
-    def __init__(self, home: Path, *, clock: Clock, plugins: Plugins, settings: LoadedSettings, strict: bool) -> None:
+    def __init__(self, home: Path, *, clock: Clock, plugins: Plugins, settings: Settings, strict: bool) -> None:
         self.home = home
         self.clock = clock
         self.plugins = plugins
@@ -157,7 +156,7 @@ class Kernel:
         self.accounts = Accounts(database=channels, database_of=self._database_of, supervisor=self.supervisor)
         self.host = RunningHost(
             settings=settings,
-            secrets=KeptSecrets(settings, "host"),
+            secrets=Secrets(settings, "host"),
             log=logger("plugin"),
             clock=self.clock,
             data=self.data,

@@ -29,7 +29,7 @@ SeatMaker = Callable[[WorkspaceInfo, Database, Callable[[], Awaitable[None]]], A
 
 @dataclass(kw_only=True)
 class Workspaces:
-    """See `contracts.Workspaces`. `make_seat` gives an opened workspace its seat; `default` is the setting's agent."""
+    """The workspaces of this home. `make_seat` gives an opened workspace its seat; `default` is the setting's agent."""
 
     data: Data
     registry: Database
@@ -44,19 +44,14 @@ class Workspaces:
     _ending: dict[Path, asyncio.Task[None]] = field(default_factory=dict[Path, "asyncio.Task[None]"])
 
     async def open(self, path: str | Path, *, anew: bool = False) -> WorkspaceInfo:
-        """See `contracts.Workspaces.open`."""
+        """Open a directory as a workspace and remember it; with `anew` under a new id, as a copy needs it.
+
+        Raises `WorkspaceUnusable`, `Conflict`: it is a copy, or `anew` it is open or has work that is not finished.
+        """
         return (await self._at(_checked(Path(path)), anew=anew)).workspace
 
-    async def forget(self, workspace: str) -> None:
-        """See `contracts.Workspaces.forget`."""
-        if seat := self.seats.get(workspace):
-            raise _held(seat.workspace.path)
-        drop = "DELETE FROM workspaces WHERE id = ? RETURNING id"
-        if await self.registry.write(lambda tx: tx.one(drop, (workspace,))) is None:
-            raise NotFound(f"there is no workspace {workspace}")
-
     async def get(self, workspace: str) -> WorkspaceInfo:
-        """See `contracts.Workspaces.get`."""
+        """Return a workspace by id, opening it. Raises `NotFound`, `WorkspaceUnusable`."""
         return (await self.seat(workspace)).workspace
 
     async def seat(self, workspace: str) -> Seat:
@@ -70,12 +65,23 @@ class Workspaces:
         return await self._at(_checked(Path(row[0])))
 
     async def list(self) -> Sequence[WorkspaceInfo]:
-        """See `contracts.Workspaces.list`."""
+        """Return those that were opened, newest use first."""
         source = "workspaces ORDER BY used_at DESC, id"
         return await self.registry.read(lambda tx: select(tx, WorkspaceInfo, source, ()))
 
+    async def forget(self, workspace: str) -> None:
+        """Take it off that list, until it is opened again; its directory stays. Raises `NotFound`, `Conflict`."""
+        if seat := self.seats.get(workspace):
+            raise _held(seat.workspace.path)
+        drop = "DELETE FROM workspaces WHERE id = ? RETURNING id"
+        if await self.registry.write(lambda tx: tx.one(drop, (workspace,))) is None:
+            raise NotFound(f"there is no workspace {workspace}")
+
     def agents(self, workspace: WorkspaceInfo) -> Sequence[AgentSpec]:
-        """See `contracts.Workspaces.agents`; the first source that has an id wins, and its order among equals."""
+        """Return the agents that can run here, best default first.
+
+        The first source that has an id wins, and its order among equals.
+        """
         found: dict[str, AgentSpec] = {}
         for source in self.sources:
             for agent in source.list(workspace):
@@ -83,7 +89,7 @@ class Workspaces:
         return sorted(found.values(), key=lambda agent: -agent.priority)
 
     def agent(self, workspace: WorkspaceInfo, name: str | None = None) -> AgentSpec:
-        """See `contracts.Workspaces.agent`."""
+        """Return one agent, the default one for None. Raises `NotFound`, `BadFile`."""
         name = name or self.default or None
         if name is None:
             agents = [agent for agent in self.agents(workspace) if not agent.internal]

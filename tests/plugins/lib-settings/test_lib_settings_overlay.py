@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
 from halo_kernel import BadFile, BadInput, Conflict, Secret, Section, WorkspaceInfo
-from halo_kernel.settings import LoadedSettings, load_settings
+from halo_kernel.settings import Settings, load_settings
 from halo_lib_settings import revision_of, write_settings
 
 
@@ -64,7 +64,7 @@ class Place:
         self.over = path / "work" / ".halo" / "settings.yaml"
         self.over.parent.mkdir(parents=True)
 
-    def load(self, home: str = "", over: str = "", **env: str) -> LoadedSettings:
+    def load(self, home: str = "", over: str = "", **env: str) -> Settings:
         if home:
             self.file.write_text(home)
         if over:

@@ -25,7 +25,7 @@ from halo_kernel import (
     ServerSettings,
     StorageUnavailable,
 )
-from halo_kernel.settings import KERNEL_SECTIONS, LoadedSettings, load_settings
+from halo_kernel.settings import KERNEL_SECTIONS, Settings, load_settings
 from halo_lib_settings import revision_of, write_settings
 
 
@@ -67,7 +67,7 @@ class Home:
         self.file = path / "secrets" / "settings.yaml"
         self.file.parent.mkdir(parents=True)
 
-    def load(self, text: str = "", **env: str) -> LoadedSettings:
+    def load(self, text: str = "", **env: str) -> Settings:
         if text:
             self.file.write_text(text)
         return load_settings(self.path, SECTIONS, env)

@@ -24,7 +24,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,79}")
 
 @dataclass(kw_only=True)
 class Accounts:
-    """See `contracts.Accounts`. Channels run while `supervisor` keeps them, once `start` was called."""
+    """The accounts of this home, by channel type and id.
+
+    Channels run while `supervisor` keeps them, once `start` was called.
+    """
 
     database: Database
     database_of: Callable[[str], Awaitable[Database]]
@@ -36,11 +39,14 @@ class Accounts:
     _started: bool = False
 
     async def list(self, type: str | None = None) -> Sequence[Account]:
-        """See `contracts.Accounts.list`."""
+        """Return accounts by type and id."""
         return await self.database.read(lambda tx: _found(tx, "type = coalesce(?, type)", type))
 
     async def put(self, account: Account) -> None:
-        """See `contracts.Accounts.put`."""
+        """Make or change an account; while the server runs, its channel starts anew with it.
+
+        Raises `BadInput` naming the field, `WorkspaceUnusable`.
+        """
         for name in ("type", "id"):
             if not _NAME.fullmatch(getattr(account, name)):
                 raise BadInput(f"{name} has 1 to 80 of a-z, 0-9, '_', '.', '@' and '-'", field=name)
@@ -51,25 +57,25 @@ class Accounts:
         await self._restart(account)
 
     async def remove(self, type: str, id: str) -> None:
-        """See `contracts.Accounts.remove`."""
+        """Remove an account and its token. Raises `NotFound`."""
         account = await self._get(type, id)
         await self.database.write(lambda tx: tx.one("DELETE FROM accounts WHERE type = ? AND id = ?", (type, id)))
         await self._restart(msgspec.structs.replace(account, enabled=False))
 
     async def issue_token(self, type: str, id: str) -> str:
-        """See `contracts.Accounts.issue_token`."""
+        """Return a new token for an account, in place of an older one; only its hash is kept. Raises `NotFound`."""
         await self._get(type, id)
         token, sql = secrets.token_urlsafe(24), "UPDATE accounts SET token = ? WHERE type = ? AND id = ?"
         await self.database.write(lambda tx: tx.one(sql, (_hash(token), type, id)))
         return token
 
     async def silence(self, type: str, id: str) -> float | None:
-        """See `contracts.Accounts.silence`."""
+        """Return for how many seconds the platform has not been heard, None when it never was."""
         door = self._doors.get((type, id))
         return None if door is None or door.heard_at is None else self.host.clock.monotonic() - door.heard_at
 
     def door(self, account: Account) -> Door:
-        """See `contracts.Accounts.door`."""
+        """Return where an account's messages come in, for a channel that is called rather than run."""
         found = self._doors.get((account.type, account.id))
         if found is None or found.account != account:
             found = Door(account=account, host=self.host, database_of=self.database_of)

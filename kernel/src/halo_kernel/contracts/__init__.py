@@ -1,4 +1,4 @@
-"""What plugins supply and what the kernel hands to them, as protocols."""
+"""What plugins supply, as protocols, and what they hold of the server and of a session."""
 
 from .channels import *  # noqa: F403
 from .delivery import *  # noqa: F403

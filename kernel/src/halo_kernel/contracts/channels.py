@@ -1,10 +1,9 @@
-"""What a channel supplies, and the accounts that it works for."""
+"""What a channel supplies, and where its messages come in."""
 
 # pyright: reportReturnType=false
 # The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from ..records import Account, Arrival, Receipt
@@ -38,28 +37,3 @@ class Channel(Protocol):
 
         What is raised is logged, and it is run again after a growing wait.
         """
-
-
-class Accounts(Protocol):
-    """The accounts of this home, by channel type and id."""
-
-    async def list(self, type: str | None = None) -> Sequence[Account]:
-        """Return accounts by type and id."""
-
-    async def put(self, account: Account) -> None:
-        """Make or change an account; while the server runs, its channel starts anew with it.
-
-        Raises `BadInput` naming the field, `WorkspaceUnusable`.
-        """
-
-    async def remove(self, type: str, id: str) -> None:
-        """Remove an account and its token. Raises `NotFound`."""
-
-    async def issue_token(self, type: str, id: str) -> str:
-        """Return a new token for an account, in place of an older one; only its hash is kept. Raises `NotFound`."""
-
-    async def silence(self, type: str, id: str) -> float | None:
-        """Return for how many seconds the platform has not been heard, None when it never was."""
-
-    def door(self, account: Account) -> Door:
-        """Return where an account's messages come in, for a channel that is called rather than run."""

@@ -1,4 +1,4 @@
-"""What a dispatcher supplies, and what a plugin may owe."""
+"""What a dispatcher supplies."""
 
 # pyright: reportReturnType=false
 # The docstring is the whole body of a protocol's method.
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ..records import Delivery, Guarantee, Owed, Part
+from ..records import Guarantee, Part
 
 
 class Dispatcher(Protocol):
@@ -31,18 +31,3 @@ class Dispatcher(Protocol):
 
     async def find(self, part: Part) -> str | None:
         """Return the target's id of a part that may have been sent, None when it was not; asked of `queryable` ones."""
-
-
-class Outbox(Protocol):
-    """What this home owes to others."""
-
-    async def owe(self, owed: Owed, *, workspace: str) -> int:
-        """Make a delivery durable and return its number; a key that was seen before gives the first one's."""
-
-    async def list(
-        self, *, workspace: str, session: str | None = None, unsettled: bool = False, limit: int = 100
-    ) -> Sequence[Delivery]:
-        """Return deliveries, newest first; `unsettled` ones have a part that is neither sent nor given up."""
-
-    async def retry(self, delivery: int, *, workspace: str) -> Delivery:
-        """Send the failed and uncertain parts of a delivery again. Raises `NotFound`, `Conflict` when it has none."""

@@ -15,13 +15,13 @@ _KEY = 200
 
 
 class Outbox:
-    """See `contracts.Outbox`. `seat_of` opens a workspace by id."""
+    """What this home owes to others. `seat_of` opens a workspace by id."""
 
     def __init__(self, seat_of: Callable[[str], Awaitable[Seat]]) -> None:
         self._seat_of = seat_of
 
     async def owe(self, owed: Owed, *, workspace: str) -> int:
-        """See `contracts.Outbox.owe`."""
+        """Make a delivery durable and return its number; a key that was seen before gives the first one's."""
         for field in ("key", "dispatcher", "target", "text"):
             text = getattr(owed, field)
             if not text or storable_text(text) != text:
@@ -37,13 +37,13 @@ class Outbox:
     async def list(
         self, *, workspace: str, session: str | None = None, unsettled: bool = False, limit: int = 100
     ) -> Sequence[Delivery]:
-        """See `contracts.Outbox.list`."""
+        """Return deliveries, newest first; `unsettled` ones have a part that is neither sent nor given up."""
         seat = await self._seat_of(workspace)
         count = max(1, min(limit, 500))
         return await seat.database.read(lambda tx: outbox.listed(tx, session=session, unsettled=unsettled, limit=count))
 
     async def retry(self, delivery: int, *, workspace: str) -> Delivery:
-        """See `contracts.Outbox.retry`."""
+        """Send the failed and uncertain parts of a delivery again. Raises `NotFound`, `Conflict` when it has none."""
         seat = await self._seat_of(workspace)
         await seat.mark_busy()
         found = await seat.database.write(partial(outbox.retry, number=delivery, at=seat.clock.now()))

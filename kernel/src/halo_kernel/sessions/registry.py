@@ -33,7 +33,7 @@ _CLOSE_SECONDS = 8.0
 
 
 class Sessions:
-    """See `contracts.Sessions`. `seat_of` opens a workspace by id."""
+    """The sessions of this home, filtered by principal. `seat_of` opens a workspace by id."""
 
     def __init__(self, seat_of: Callable[[str], Awaitable[Seat]], blobs: Blobs) -> None:
         self._seat_of = seat_of
@@ -53,7 +53,11 @@ class Sessions:
         origin: str = "",
         directory: str | None = None,
     ) -> LiveSession:
-        """See `contracts.Sessions.open`."""
+        """Return the session, opening it. With `create`, one that does not exist is made with exactly this id.
+
+        A new one's `origin` is what its id begins with, before the first `_`, unless given.
+        `directory` re-points it to a part of the workspace ('' or '.': all of it). Raises `Conflict` while it runs.
+        """
         seat = await self._seat_of(workspace)
         rows.check_id(session)
         place = None if directory is None else rows.check_directory(seat.workspace, directory)
@@ -87,7 +91,10 @@ class Sessions:
         title: str = "",
         directory: str = "",
     ) -> LiveSession:
-        """See `contracts.Sessions.create`."""
+        """Make a session.
+
+        Raises `NotFound` for an unknown agent or workspace, `BadInput` for a directory that is not in the workspace.
+        """
         seat = await self._seat_of(workspace)
         place = rows.check_directory(seat.workspace, directory)
         session, level = rows.check_id(_new_id(seat, origin)), fold_access(principal.access, access or principal.access)
@@ -98,7 +105,7 @@ class Sessions:
     async def list(
         self, *, workspace: str, principal: Principal, before: int | None = None, limit: int = 50
     ) -> Sequence[SessionInfo]:
-        """See `contracts.Sessions.list`."""
+        """Return root sessions, newest first; `before` is the last row's `updated_at`."""
         seat = await self._seat_of(workspace)
         count = max(1, min(limit, 500))
         return await seat.database.read(
@@ -106,7 +113,7 @@ class Sessions:
         )
 
     async def view(self, session: str, *, workspace: str, principal: Principal) -> tuple[View, str]:
-        """See `contracts.Sessions.view`."""
+        """Return what people see of a session, and the cursor behind the last event of it. Raises `NotFound`."""
         seat = await self._seat_of(workspace)
 
         def look(tx: Tx) -> tuple[View, str]:
@@ -118,7 +125,7 @@ class Sessions:
     async def events(
         self, session: str, *, workspace: str, principal: Principal, after: int = 0, limit: int = 500
     ) -> Sequence[Event]:
-        """See `contracts.Sessions.events`."""
+        """Return events of a session behind number `after`, oldest first, without opening it. Raises `NotFound`."""
         seat = await self._seat_of(workspace)
 
         def look(tx: Tx) -> Sequence[Event]:
@@ -128,14 +135,22 @@ class Sessions:
         return await seat.database.read(look)
 
     async def changed(self, *, workspace: str, since: int, after: str = "", limit: int = 500) -> Sequence[SessionInfo]:
-        """See `contracts.Sessions.changed`."""
+        """Return the sessions, of all principals, that changed since a time in UTC milliseconds, by id.
+
+        Those below others, archived and deleted ones are among them; the next page comes after the last id. A change
+        is in the list some time after its own, as writes wait. A plugin that shows any of this to somebody answers for
+        the filter by principal.
+        """
         seat = await self._seat_of(workspace)
         return await seat.database.read(lambda tx: rows.changed(tx, seat.workspace, since, after, limit))
 
     async def export(
         self, session: str, *, workspace: str, principal: Principal
     ) -> tuple[SessionInfo, View, tuple[Message, ...]]:
-        """See `contracts.Sessions.export`."""
+        """Return a session, what people see of it, and its history as any provider takes it; nothing is opened for it.
+
+        Raises `NotFound`.
+        """
         seat = await self._seat_of(workspace)
 
         def look(tx: Tx) -> tuple[SessionInfo, View, tuple[Message, ...]]:
@@ -146,7 +161,11 @@ class Sessions:
         return await seat.database.read(look)
 
     async def erase(self, session: str, *, workspace: str, principal: Principal, start: int, end: int) -> Event:
-        """See `contracts.Sessions.erase`."""
+        """Take out for good what events `start` to `end` say, whole turns of them; return the event that tells of it.
+
+        Nothing of it is in the database's files then, nor are blobs that only they named. Raises `Conflict` while the
+        session runs or sends, or another process works on it, `BadInput` for what is no range of whole turns.
+        """
         live = await self.open(session, workspace=workspace, principal=principal)
         seat, now, by = live.seat, live.seat.clock.now(), principal.name
         event, blobs = await live.alter(lambda tx: erase(tx, session, start, end, by=by, at=now))
@@ -158,7 +177,11 @@ class Sessions:
         return event
 
     async def delete_exchange(self, session: str, *, workspace: str, principal: Principal, row: int) -> Event:
-        """See `contracts.Sessions.delete_exchange`."""
+        """Show a person's message (inbox row `row`) and what was answered to it no more, to people and models.
+
+        Where several were answered together the answer goes with the last one. Nothing is taken out of the journal.
+        Raises `NotFound` for what is no exchange, `Conflict` while the session runs.
+        """
         live = await self.open(session, workspace=workspace, principal=principal)
         seat, now, by = live.seat, live.seat.clock.now(), principal.name
         event, _ = await live.alter(lambda tx: (delete_exchange(tx, session, row, by=by, at=now), None))
@@ -166,7 +189,7 @@ class Sessions:
         return event
 
     async def rename(self, session: str, *, workspace: str, principal: Principal, title: str) -> Event:
-        """See `contracts.Sessions.rename`."""
+        """Give a session a title, which no message replaces. Raises `BadInput`, `NotFound`."""
         seat = await self._seat_of(workspace)
         await self._find(seat, session, principal)
         rename = partial(rows.rename, session=session, title=title, at=seat.clock.now())
@@ -175,7 +198,10 @@ class Sessions:
     async def fork(
         self, session: str, *, workspace: str, principal: Principal, title: str | None = None
     ) -> LiveSession:
-        """See `contracts.Sessions.fork`."""
+        """Make a root session with the history of another one; from then on neither knows of the other.
+
+        What waits, is asked or owed stays with the original; of its open turn the copy has an interrupted one.
+        """
         seat = await self._seat_of(workspace)
         now, journal = seat.clock.now(), seat.clock.new_id()
 
@@ -190,7 +216,10 @@ class Sessions:
         return await self._live(seat, await seat.database.write(copy))
 
     async def delete(self, session: str, *, workspace: str, principal: Principal) -> None:
-        """See `contracts.Sessions.delete`."""
+        """Delete a session and all below it: it ends at once, its id is never used again, and nobody finds it.
+
+        What it still owes is sent, as `deleted`; a day later its rows are taken out of the database.
+        """
         live = await self.open(session, workspace=workspace, principal=principal)
         await live.halt("deleted")
         await live.seat.hooks.tell(hookspecs.session_erased, session=replace(live.info, deleted=True))

@@ -184,14 +184,14 @@ class Reading:
         self.findings.append(SettingsFinding(key=key, line=self.file.line(key), text=text))
 
 
-class LoadedSettings:
-    """The settings that count now. Values are frozen; a file that was changed is read again when they are asked for.
+class Settings:
+    """Typed settings. The library `halo-lib-settings` changes them.
 
-    One that is broken then leaves what counted before. `redactor` knows every secret that is set.
+    Values are frozen. `redactor` knows every secret that is set.
     """
 
     def __init__(self, home: Path, sections: Iterable[tuple[str, Section]], env: Mapping[str, str]) -> None:
-        self.home = home
+        self.home = home  # HALO_HOME.
         self.redactor = Redactor()
         self._declared = Declared(sections)
         self._env = dict(env)
@@ -209,7 +209,11 @@ class LoadedSettings:
             raise
 
     def of(self, section: type[S], workspace: WorkspaceInfo | None = None) -> S:
-        """See `contracts.Settings.of`."""
+        """Return the values of a section's struct as they are now: a file that was changed is read again.
+
+        With `workspace`, its `.halo/settings.yaml` goes before the home's file, for what is not `global_only`. A file
+        that is broken meanwhile leaves what counted before. Raises `NotFound` when no plugin provides the section.
+        """
         for each in self.at(workspace).values.values():
             if isinstance(each, section):
                 return each
@@ -246,17 +250,17 @@ def _stamp(path: Path) -> object:
     return ()
 
 
-def load_kernel_settings(home: Path, env: Mapping[str, str]) -> LoadedSettings:
+def load_kernel_settings(home: Path, env: Mapping[str, str]) -> Settings:
     """Read the kernel's own sections alone, for when plugins are not known yet; says nothing about the others."""
-    return LoadedSettings(home, [("kernel", section) for section in KERNEL_SECTIONS], env)
+    return Settings(home, [("kernel", section) for section in KERNEL_SECTIONS], env)
 
 
-def load_settings(home: Path, sections: Iterable[tuple[str, Section]], env: Mapping[str, str]) -> LoadedSettings:
+def load_settings(home: Path, sections: Iterable[tuple[str, Section]], env: Mapping[str, str]) -> Settings:
     """Read `<home>/secrets/settings.yaml` and the environment into typed sections, given with their plugin's name.
 
     Raises `BadFile` (path, line, key, rule) for the file, `BadInput` (the variable's name) for the environment.
     """
-    loaded = LoadedSettings(home, sections, env)
+    loaded = Settings(home, sections, env)
     for finding in loaded.at().findings:
         logger("settings").warning(finding.text, key=finding.key, line=finding.line)
     return loaded

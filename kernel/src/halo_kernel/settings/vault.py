@@ -16,7 +16,7 @@ from ..records import Secret
 from ..secrets import read_secret
 
 if TYPE_CHECKING:
-    from .loaded import LoadedSettings
+    from .loaded import Settings
 
 KEYRING = "keyring:"
 
@@ -45,27 +45,33 @@ def use_keyring(act: Literal["get", "set", "delete"], reference: str, *values: s
         raise BadInput(why, field=field, advice=advice) from error
 
 
-class KeptSecrets:
-    """See `contracts.Secrets`. One JSON object a plugin, `secrets/<plugin>.secrets`, of texts or references by name."""
+class Secrets:
+    """The secrets that a plugin keeps by name: in private files, or in the keyring (the setting `secrets.store`).
 
-    def __init__(self, settings: LoadedSettings, plugin: str) -> None:
-        self.path = settings.home / "secrets" / f"{quote(plugin, safe='')}.secrets"
+    Whatever passes through here is masked in logs and transcripts from then on. Each method blocks for a short file
+    operation, or as long as the system's keyring takes. The library `halo-lib-settings` keeps and forgets them.
+
+    One JSON object a plugin, `secrets/<plugin>.secrets`, of texts or references by name.
+    """
+
+    def __init__(self, settings: Settings, plugin: str) -> None:
+        self.path = settings.home / "secrets" / f"{quote(plugin, safe='')}.secrets"  # The file, as JSON.
         self._plugin = plugin
         self._redactor = settings.redactor
 
     def get(self, name: str) -> Secret | None:
-        """See `contracts.Secrets.get`."""
+        """Return a secret, None when there is none. Raises `BadInput` for a keyring that does not give it."""
         text, field = self._read().get(name), f"{self._plugin}/{name}"
         secret = None if text is None else Secret(resolve_secret(text, field=field), field)
         self._redactor.learn(field, [secret] if secret else [])
         return secret
 
     def known(self) -> Sequence[str]:
-        """See `contracts.Secrets.known`."""
+        """Return the names, sorted."""
         return sorted(self._read())
 
     def mask(self, text: str) -> str:
-        """See `contracts.Secrets.mask`."""
+        """Return `text` with every secret value that the server knows, settings' too, replaced by its handle's name."""
         return self._redactor(text)
 
     def _read(self) -> dict[str, str]:
