@@ -38,6 +38,7 @@ class Bird:
             "see": CommandVerb(summary="See one.", aliases=("s",), arguments="<name>"),
             "ring": CommandVerb(summary="Ring one.", access="full"),
             "lose": CommandVerb(summary="Fail."),
+            "crash": CommandVerb(summary="Fail badly."),
             "follow": CommandVerb(summary="Go on elsewhere."),
             "sleep": CommandVerb(summary="Archive this session."),
         },
@@ -50,6 +51,8 @@ class Bird:
     async def run(self, verb: str, arguments: str, message: Incoming, session: Session) -> CommandResult:
         self.ran.append((verb, arguments))
         match verb:
+            case "crash":
+                raise RuntimeError("bang")
             case "lose":
                 raise BadInput("the bird is gone", field="bird", advice="look again")
             case "follow":
@@ -96,8 +99,10 @@ async def test_a_command_is_done_and_answered(tmp_path: Path) -> None:
     [
         ("/bird", ("succeeded", "nothing: ")),
         ("/b s robin", ("succeeded", "see: robin")),
-        ("/bird fly", ("failed", "/bird does not fly. It knows see, ring, lose, follow, sleep.")),
+        ("/bird fly", ("failed", "/bird does not fly. It knows see, ring, lose, crash, follow, sleep.")),
         ("/bird lose", ("failed", "the bird is gone. look again")),
+        ("/bird crash", ("failed", "/bird failed: RuntimeError('bang')")),
+        ("/bird see\nrobin", ("succeeded", "see: robin")),
         ("/brid see", ("failed", "There is no command /brid. /help lists those that there are.")),
     ],
 )
