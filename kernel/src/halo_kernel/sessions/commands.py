@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from .. import hookspecs
 from ..access import fold_access
@@ -60,14 +60,8 @@ def _settle(tx: Tx, receipt: Receipt, message: Incoming, result: CommandResult, 
         owe(tx, reply, at=at)
     if result.session:
         tx.execute("UPDATE chats SET session = ? WHERE session = ?", (result.session, receipt.session))
-    body = CommandFinished(
-        row=receipt.row,
-        said=message.text,
-        sender=message.principal.name,
-        text=result.text,
-        ok=result.ok,
-        session=result.session,
-    )
+    who, said = message.principal.name, message.text
+    body = CommandFinished(row=receipt.row, said=said, sender=who, **asdict(result))
     return append(tx, receipt.session, [body], at=at)
 
 
