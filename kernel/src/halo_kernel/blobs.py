@@ -13,7 +13,7 @@ from .contracts import Clock, Database, Tx
 from .errors import NotFound, StorageUnavailable, WorkspaceUnusable
 from .locks import locked
 from .records import BlobRef
-from .secrets import replace_file, sync_folder
+from .secrets import replacing, sync_folder
 from .sqlite import is_own_file
 
 KEPT_MS = 24 * 3_600_000
@@ -100,8 +100,8 @@ def _store(folder: Path, data: bytes) -> str:
     """Write a value under its name; one that is there is replaced by itself, so its age starts anew."""
     name = hashlib.sha256(data).hexdigest()
     try:
-        with locked(folder / _LOCK, shared=True):
-            replace_file(folder / name, data, mode=0o400)
+        with locked(folder / _LOCK, shared=True), replacing(folder / name, mode=0o400) as draft:
+            draft.write_bytes(data)
         sync_folder(folder.parent)
     except OSError as error:
         raise StorageUnavailable(f"{folder} takes nothing: {error.strerror}") from error

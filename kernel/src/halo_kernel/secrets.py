@@ -51,18 +51,16 @@ def read_secret(path: Path) -> str | None:
 
 def write_secret(path: Path, text: str) -> None:
     """Replace a secret file (0600) at once; a link stays a link: the file that it points to is replaced."""
-    replace_file(path.resolve(), text.encode(), mode=PRIVATE_FILE)
-
-
-def replace_file(path: Path, data: bytes, *, mode: int) -> None:
-    """Write a file durably and at once: a reader, or a crash, sees the old content or the new, never a part."""
-    with replacing(path, mode=mode) as draft:
-        draft.write_bytes(data)
+    with replacing(path.resolve(), mode=PRIVATE_FILE) as draft:
+        draft.write_bytes(text.encode())
 
 
 @contextmanager
 def replacing(path: Path, *, mode: int) -> Generator[Path]:
-    """Give a new file to write, and put it in the place of `path` once it is on disk; not if anything is raised."""
+    """Give a new file to write, and put it in the place of `path` once it is on disk; not if anything is raised.
+
+    A reader, or a crash, sees the old content or the new, never a part.
+    """
     draft = path.with_name(f".{path.name}.{token_hex(4)}")
     try:
         draft.touch(PRIVATE_FILE, exist_ok=False)
