@@ -31,11 +31,11 @@ class Send:
 
 
 def plan(rnd: random.Random, messages: int, sessions: int) -> Iterator[Send]:
-    """Say all that will be sent; in every second session one message in four is work to be handed on."""
+    """Say all that will be sent; in three sessions of four every second message is work to be handed on."""
     for number in range(1, messages + 1):
         session, chance = rnd.randrange(sessions), rnd.random()
         yield Send(
-            token=f"<{'h' if session % 2 and rnd.random() < 0.25 else 'm'}{number}>",
+            token=f"<{'h' if session % 4 and rnd.random() < 0.5 else 'm'}{number}>",
             session=session,
             mode=rnd.choice(MODES),
             fault="twice" if chance < FAULTS else "cut" if chance > 1 - FAULTS else "",

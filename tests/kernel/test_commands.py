@@ -38,6 +38,7 @@ class Bird:
             "see": CommandVerb(summary="See one.", aliases=("s",), arguments="<name>"),
             "ring": CommandVerb(summary="Ring one.", access="full"),
             "lose": CommandVerb(summary="Fail."),
+            "crash": CommandVerb(summary="Fail badly."),
             "follow": CommandVerb(summary="Go on elsewhere."),
             "sleep": CommandVerb(summary="Archive this session."),
         },
@@ -50,6 +51,8 @@ class Bird:
     async def run(self, verb: str, arguments: str, message: Incoming, session: Session) -> CommandResult:
         self.ran.append((verb, arguments))
         match verb:
+            case "crash":
+                raise RuntimeError("bang")
             case "lose":
                 raise BadInput("the bird is gone", field="bird", advice="look again")
             case "follow":
@@ -96,8 +99,10 @@ async def test_a_command_is_done_and_answered(tmp_path: Path) -> None:
     [
         ("/bird", ("succeeded", "nothing: ")),
         ("/b s robin", ("succeeded", "see: robin")),
-        ("/bird fly", ("failed", "/bird does not fly. It knows see, ring, lose, follow, sleep.")),
+        ("/bird fly", ("failed", "/bird does not fly. It knows see, ring, lose, crash, follow, sleep.")),
         ("/bird lose", ("failed", "the bird is gone. look again")),
+        ("/bird crash", ("failed", "/bird failed: RuntimeError('bang')")),
+        ("/bird see\nrobin", ("succeeded", "see: robin")),
         ("/brid see", ("failed", "There is no command /brid. /help lists those that there are.")),
     ],
 )
@@ -109,7 +114,7 @@ async def test_what_a_command_answers(tmp_path: Path, text: str, answer: tuple[s
 
 @pytest.mark.parametrize(("access", "allowed"), [("full", True), ("workspace", False), ("readonly", False)])
 async def test_a_level_that_is_too_low_is_refused(tmp_path: Path, access: Access, allowed: bool) -> None:
-    """Whoever has less than a verb asks for is told so, and the command does not run."""
+    """Edges 14: whoever has less than a verb asks for is told so, and the command does not run."""
     bird = Bird()
     async with running_kernel(tmp_path / "home", extra={"birds": bird}) as kernel:
         outcome, text = await ask(await a_session(kernel, tmp_path / "w"), "/bird ring", access=access)

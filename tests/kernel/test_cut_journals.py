@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +45,6 @@ from halo_kernel import (
     ToolCall,
     ToolResult,
     ToolSpec,
-    TurnStarted,
     Tx,
     View,
     hook,
@@ -53,6 +52,7 @@ from halo_kernel import (
 )
 from halo_kernel.journal import folded, keep_folds
 from halo_kernel.records import encode_body
+from halo_kernel.reports import is_quiescent
 from halo_kernel.tables import insert
 from halo_kernel.testing import (
     Answer,
@@ -187,9 +187,10 @@ class Stage:
 
     kernel: Kernel
     model: StrictModel
-    tools: NoteTool
+    note: NoteTool
     shrinker: Shrinker
     workspace: str
+    held_up: list[Callable[[Call], object]]  # what the note tool does first
 
     async def session(self) -> Session:
         return await self.kernel.host.sessions.create(workspace=self.workspace, principal=OPERATOR)
@@ -214,13 +215,14 @@ class Stage:
 
 @asynccontextmanager
 async def stage(folder: Path, *, recover: bool = True, storage: object | None = None) -> AsyncGenerator[Stage, None]:
-    model, note, shrinker = StrictModel(), NoteTool(), Shrinker()
+    model, shrinker, held_up = StrictModel(), Shrinker(), list[Callable[[Call], object]]()
+    note = NoteTool(wait=lambda call: held_up[-1](call) if held_up else None)
     extra = {"shrinker": shrinker, **({"storage": storage} if storage else {})}
     tools = [note, AskTool(), DelegateTool()]
     async with running_kernel(folder / "home", model=model, tools=tools, extra=extra, recover=recover) as kernel:
         (folder / "w").mkdir(exist_ok=True)
         workspace = await kernel.host.workspaces.open(folder / "w")
-        yield Stage(kernel, model, note, shrinker, workspace.id)
+        yield Stage(kernel, model, note, shrinker, workspace.id, held_up)
 
 
 TWO = Calls([("note", {"text": "x"}), ("note", {"text": "y"})], text="first these")
@@ -230,12 +232,12 @@ async def batches(on: Stage) -> Session:
     """Batches of calls, one with a tool that is not there, and input that joins in the middle."""
     session = await on.session()
     assert await on.ask(session, "go", TWO, Calls([("nothing here", {})]), Answer("done")) == "succeeded"
-    on.tools._wait = lambda call: session.submit(Incoming(text="and this", mode="steer", key=call.id))
+    on.held_up.append(lambda call: session.submit(Incoming(text="and this", mode="steer", key=call.id)))
     assert await on.ask(session, "more", TWO, Answer("both done")) == "succeeded"
-    on.tools._wait = lambda call: session.submit(Incoming(text="no, this", key=call.id))
+    on.held_up.append(lambda call: session.submit(Incoming(text="no, this", key=call.id)))
     await on.ask(session, "again", TWO, Answer("gave way"))
     await until(lambda: session.info.state == "idle")
-    on.tools._wait = None
+    on.held_up.clear()
     return session
 
 
@@ -307,15 +309,15 @@ async def erasures(on: Stage) -> Session:
 async def forks(on: Stage) -> Session:
     """A fork in the middle of a batch, which then goes on by itself."""
     session, held = await on.session(), asyncio.Event()
-    on.tools._wait = lambda call: held.wait()
+    on.held_up.append(lambda call: held.wait())
     on.model.then(TWO)
     await session.submit(Incoming(text="go"))
-    await until(lambda: on.tools.seen and session.info.state == "running" and not on.model.active)
+    await until(lambda: on.note.seen and session.info.state == "running" and not on.model.active)
     await asyncio.sleep(0.05)
     copy = await on.kernel.host.sessions.fork(session.info.id, workspace=on.workspace, principal=OPERATOR)
     held.set()
     await until(lambda: session.info.state == "idle")
-    on.tools._wait = None
+    on.held_up.clear()
     await on.ask(copy, "another way")
     return copy
 
@@ -447,15 +449,22 @@ async def go_on(on: Stage, name: str) -> None:
     """Let a reopened session end what it is at, then ask it something."""
     where = {"workspace": on.workspace, "principal": OPERATOR}
     session = await on.kernel.host.sessions.open(name, create=True, **where)
-    for _ in range(3000):
-        if session.info.state == "waiting":
-            await on.answer(session, approved=True)
-        if session.info.state == "idle" and not on.kernel.workspaces.seats[on.workspace].feed.partial(name):
-            break
-        await asyncio.sleep(0.01)
+    await rest(on, session)
     result = await session.prompt(Incoming(text=f"go on, {name}")).result
     assert result.outcome == "succeeded", f"{name}: {result}"
-    await check(on, session)
+    await rest(on, session)
+    await check(on, session, result.turn)
+
+
+async def rest(on: Stage, session: Session) -> None:
+    """Return when a tree has nothing left to do; what it asks is approved."""
+    for _ in range(3000):
+        if await on.database.read(lambda tx: is_quiescent(tx, session.info.id)):
+            return
+        if session.info.state == "waiting":
+            await on.answer(session, approved=True)
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{session.info} does not come to rest")
 
 
 def fold_of(fold: type[Fold], events: Sequence[Event], *, restored_at: int = 0) -> Fold:
@@ -468,8 +477,8 @@ def fold_of(fold: type[Fold], events: Sequence[Event], *, restored_at: int = 0) 
     return state
 
 
-async def check(on: Stage, session: Session) -> None:
-    """The events, the model's last request, what people see and what is kept beside the journal say the same."""
+async def check(on: Stage, session: Session, turn: str) -> None:
+    """The events, the request of a turn, what people see and what is kept beside the journal say the same."""
     events, name = await journal(session), session.info.id
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     history, view = fold_of(History, events), fold_of(View, events)
@@ -479,8 +488,7 @@ async def check(on: Stage, session: Session) -> None:
         assert fold_of(fold, events, restored_at=len(events) // 2) == whole
     seen, _ = await on.kernel.host.sessions.view(name, workspace=on.workspace, principal=OPERATOR)
     assert seen == view and not view.running, name
-    asked = max(event.seq for event in events if isinstance(event.body, TurnStarted))
-    said = next(event.seq for event in events if event.seq > asked and event.kind == "assistant.message")
+    said = next(event.seq for event in events if event.turn == turn and event.kind == "assistant.message")
     request = next(each for each in reversed(on.model.requests) if f"go on, {name}" in str(each.messages[-1]))
     assert request.messages == repair_history(fold_of(History, events[: said - 1]).messages()), name
     shown = [item.text for item in view.items.values() if item.kind == "assistant"][-1]
@@ -509,6 +517,7 @@ async def test_a_journal_cut_after_any_event_goes_on(tmp_path: Path) -> None:
         for name in names:
             await go_on(on, name)
         assert not on.model.refused
+    print(f"{len(names)} cuts of {len(recorded)} journals")
 
 
 @pytest.mark.timeout(300)
@@ -525,6 +534,6 @@ async def test_a_process_that_dies_inside_any_write_goes_on(tmp_path: Path) -> N
         if not place:
             break
         died.append(place)
-    print(f"{len(died)} writes: {died}")
+    print(f"died inside {len(died)} writes")
     for write in ("Desk.commit", "LiveSession._accept"):
         assert write in " ".join(died), died

@@ -63,6 +63,21 @@ async def test_what_another_process_wants_of_a_session_is_done(tmp_path: Path, h
             mine.interrupt()
 
 
+async def test_what_a_stop_from_elsewhere_keeps_is_remembered(tmp_path: Path) -> None:
+    """20: what waited when another process stopped a session is in the next request of the one that holds it."""
+    (tmp_path / "w").mkdir()
+    model = ScriptedModel([Hang("half")])
+    async with running_kernel(tmp_path / "a", model=model) as first, running_kernel(tmp_path / "b") as second:
+        mine, other = await the_session(first, tmp_path / "w"), await the_session(second, tmp_path / "w")
+        handle = mine.prompt(Incoming(text="go"))
+        await until(lambda: model.active)
+        await mine.submit(Incoming(text="kept", mode="follow_up"))
+        await other.stop()
+        assert (await asyncio.wait_for(handle.result, 10)).outcome == "cancelled"
+        await mine.prompt(Incoming(text="and now?")).result
+        assert "kept" in str(model.requests[-1].messages)
+
+
 class Asking:
     spec = ToolSpec(name="ask", description="Ask.", parameters={"type": "object"}, effect="write")
 

@@ -28,7 +28,7 @@ from halo_kernel.hooks import QUEUE, Hooks
 from halo_kernel.settings import AgentSettings, LimitSettings
 from halo_kernel.supervisor import left_behind
 
-BUDGET = 0.2
+BUDGET = 0.5
 SESSION = cast("Session", object())
 REQUEST = cast("Any", object())
 CALL = cast("Any", object())
@@ -137,7 +137,7 @@ BROKEN: dict[str, tuple[Callable[[], object], str]] = {
     "raises": (raises, "ValueError: boom"),
     "exits": (exits, "SystemExit: 3"),
     "stops": (stops, "StopIteration:"),
-    "hangs": (hangs, "it gave no answer within 0.2 s"),
+    "hangs": (hangs, "it gave no answer within 0.5 s"),
     "half a generator": (half, "ValueError: boom"),
     "None": (lambda: None, "it answered with NoneType"),
     "text": (lambda: "abc", "it answered with str"),
@@ -240,8 +240,8 @@ async def lies() -> Any:
 ASYNC_BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
     "cancelled error": (cancels_itself, "it cancelled itself"),
     "cancels its task": (cancels_its_task, "it cancelled itself"),
-    "hangs": (hangs_async, "it gave no answer within 0.2 s"),
-    "deaf": (hangs_deaf, "it gave no answer within 0.2 s"),
+    "hangs": (hangs_async, "it gave no answer within 0.5 s"),
+    "deaf": (hangs_deaf, "it gave no answer within 0.5 s"),
     "exits": (exits_async, "SystemExit: 1"),
     "base exception": (raises_base, "BaseException: bang"),
     "wrong type": (lies, "it answered with "),

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from halo_kernel import BadInput, Secret
+from halo_kernel import BadInput, Kernel, Secret, StorageUnavailable
 from halo_kernel.secrets import Redactor, ensure_home, read_secret, read_variable, write_secret
+from halo_kernel.server import run
 from halo_kernel.sites import default_home
 
 
@@ -50,6 +51,17 @@ def test_a_home_that_cannot_be_used_says_so(tmp_path: Path) -> None:
         ensure_home(tmp_path / "file")
     assert raised.value.field == "HALO_HOME"
     assert raised.value.advice
+
+
+async def test_a_home_that_is_half_restored_stays_shut(tmp_path: Path) -> None:
+    """Neither a kernel nor a server starts on it; both say what finishes the restore, and open nothing."""
+    (tmp_path / "swaps.json").write_text("[]")
+    with pytest.raises(StorageUnavailable, match=r"a restore of .* was cut") as refused:
+        await Kernel.start(tmp_path, discover=False)
+    assert "halo backup restore --finish" in refused.value.advice
+    with pytest.raises(StorageUnavailable, match="was cut"):
+        run(tmp_path, port=0, discover=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["swaps.json"]
 
 
 def test_a_secret_file_is_private_whatever_the_umask(tmp_path: Path) -> None:

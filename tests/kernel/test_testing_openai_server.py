@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from halo_kernel.testing.openai_responders import Received, echo, files
+from halo_kernel.testing.openai_rules import complaint
 from halo_kernel.testing.openai_script import ChatCompletions, Script, ScriptedCall, cut, read_scripts
 from halo_kernel.testing.openai_server import ScriptedOpenAI
 
@@ -142,3 +143,38 @@ def test_the_echo_responder() -> None:
 def _script(found: object) -> Script:
     assert isinstance(found, Script)
     return found
+
+
+USER = {"role": "user", "content": "hello"}
+CALL = {"id": "1", "type": "function", "function": {"name": "note", "arguments": "{}"}}
+CALLED = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+TOLD = {"role": "tool", "tool_call_id": "1", "content": ""}
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        ([], "is too short"),
+        ([{"role": "human", "content": "hello"}], "messages[0].role"),
+        ([USER, {"role": "assistant", "content": " "}, USER], "messages[1].content"),
+        ([USER, CALLED], "did not have response messages: 1"),
+        ([USER, CALLED, USER, TOLD], "did not have response messages: 1"),
+        ([USER, TOLD], "must be a response to a preceding 'tool_calls'"),
+        ([USER, CALLED, TOLD, TOLD], "must be a response to a preceding 'tool_calls'"),
+        ([USER, {**CALLED, "tool_calls": [CALL, CALL]}, TOLD], "must be unique"),
+        ([USER, {**CALLED, "tool_calls": [{**CALL, "function": {"name": "a b"}}]}, TOLD], "function.name"),
+    ],
+)
+def test_it_refuses_what_a_real_one_refuses(messages: list[dict[str, Any]], words: str) -> None:
+    """Calls without answers, answers without calls, and what is empty."""
+    assert words in complaint({"messages": messages})
+    assert not complaint({"messages": [USER, CALLED, TOLD, {"role": "assistant", "content": "done"}, USER]})
+
+
+async def test_a_refused_request_takes_no_script() -> None:
+    """It is answered with 400, and the script is there for the next one."""
+    async with ScriptedOpenAI([Script(text="fine")]) as server:
+        ask = f"{server.url}/chat/completions"
+        status, raw = await asyncio.to_thread(call, ask, QUESTION | {"messages": [USER, CALLED]})
+        assert (status, b"did not have response" in raw) == (400, True)
+        assert streamed((await asyncio.to_thread(call, ask, QUESTION))[1]) == "fine"

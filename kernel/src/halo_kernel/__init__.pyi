@@ -15,9 +15,11 @@ from .folds import History as History
 from .folds import Item as Item
 from .folds import View as View
 from .hookspecs import hook as hook
+from .http import Face as Face
 from .live import Live as Live
 from .live import Subscription as Subscription
 from .locks import locked as locked
+from .log import configure as configure
 from .plugins import Plugin as Plugin
 from .plugins import Plugins as Plugins
 from .presence import Presence as Presence
@@ -29,7 +31,7 @@ from .runtime import Kernel as Kernel
 from .schema import newest_schema as newest_schema
 from .secrets import ensure_home as ensure_home
 from .secrets import write_secret as write_secret
-from .server import embedded as embedded
+from .server.listening import serving as serving
 from .sessions import Outbox as Outbox
 from .sessions import Questions as Questions
 from .sessions import Sessions as Sessions
@@ -57,9 +59,6 @@ from .sites import default_home as default_home
 from .sites import read_sets as read_sets
 from .sqlite import is_network as is_network
 from .sqlite import is_own_file as is_own_file
-from .swaps import Swap as Swap
-from .swaps import finish_swaps as finish_swaps
-from .swaps import swap_all as swap_all
 from .testing.checks import Verdict as Verdict
 from .testing.checks import judge as judge
 from .workspaces import Workspaces as Workspaces

@@ -30,11 +30,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal
+from typing import Literal, dataclass_transform
 
 ModelErrorKind = Literal["throttle", "server", "network", "timeout", "account", "overflow", "refused", "empty", "none"]
 
 
+@dataclass_transform(kw_only_default=True)
 @dataclass(eq=False, repr=False)
 class HaloError(Exception):
     """Any failure with a sentence for people. `advice` says what to do next."""
@@ -43,15 +44,16 @@ class HaloError(Exception):
     _: KW_ONLY
     advice: str = ""
 
+    def __init_subclass__(cls) -> None:
+        dataclass(eq=False, repr=False, kw_only=True)(cls)
 
-@dataclass(eq=False, repr=False, kw_only=True)
+
 class BadInput(HaloError):
     """Input that breaks a rule; `field` names it (dotted), the message states the rule."""
 
     field: str = ""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class BadFile(BadInput):
     """A file that breaks a rule; `line` counts from 1, 0 when it is not known."""
 
@@ -59,7 +61,6 @@ class BadFile(BadInput):
     line: int = 0
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class TooLarge(BadInput):
     """A request's body is over its route's `limit`, in bytes; the rest of it was not kept."""
 
@@ -82,14 +83,12 @@ class QueueFull(Conflict):
     """The session has as many waiting messages as `session.max_queue_size` allows; nothing was written."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class LeaseHeld(Conflict):
     """Another living process holds this lease; `holder` describes it."""
 
     holder: str = ""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class ServerRunning(Conflict):
     """A server of this home runs already; `url` is where."""
 
@@ -104,7 +103,6 @@ class WrongCredentials(Unauthorized):
     """Credentials were given and are wrong; counts towards the lock-out of this scheme and address."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class LockedOut(Unauthorized):
     """Too many wrong credentials; `retry_after` in seconds."""
 
@@ -141,7 +139,6 @@ class WorkspaceUnusable(HaloError):
     """The workspace is missing, not a directory, or not writable."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class ModelError(HaloError):
     """A model call failed.
 
@@ -155,7 +152,6 @@ class ModelError(HaloError):
     credential: str = ""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class PromptTooLarge(Conflict):
     """The fixed part of a prompt alone is more than the model takes, so no model was asked.
 
@@ -165,7 +161,6 @@ class PromptTooLarge(Conflict):
     contributors: Sequence[tuple[str, str, int]] = ()
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class DeliveryFailed(HaloError):
     """A part was refused by its target and nothing of it was sent.
 
@@ -176,7 +171,6 @@ class DeliveryFailed(HaloError):
     retry_after: float | None = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class PluginFailed(HaloError):
     """A plugin raised, hung or answered with the wrong type in `hook`."""
 

@@ -1,6 +1,7 @@
 """Every extension point. A plugin implements any of these with `@hook` and takes only the arguments it wants.
 
-`provide_*` is plain and fast, called once; a past participle is told after the commit; an imperative asks a question.
+Every function here is one. `provide_*` is plain and fast, called once; a past participle is told after the commit; an
+imperative asks a question.
 """
 
 # mypy: disable-error-code="empty-body"
@@ -9,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from inspect import isfunction
 from typing import TYPE_CHECKING
 
 import pluggy
@@ -26,87 +28,70 @@ spec = pluggy.HookspecMarker(PROJECT)
 hook = pluggy.HookimplMarker(PROJECT)
 
 
-@spec
 def provide_settings() -> Iterable[records.Section]:
     """Collect: the plugin's settings sections."""
 
 
-@spec
 def provide_storage(settings: Settings) -> Iterable[contracts.Storage]:
     """Collect: storage engines by URL scheme; exactly one is chosen."""
 
 
-@spec
 def provide_models(settings: Settings) -> Iterable[contracts.ModelProvider]:
     """Collect: model providers."""
 
 
-@spec
 def provide_agents(host: contracts.Host) -> Iterable[contracts.AgentSource]:
     """Collect: sources of agents."""
 
 
-@spec
 def provide_routes(host: contracts.Host) -> Iterable[records.Route]:
     """Collect: HTTP routes; two claims on one path are a load error that names both."""
 
 
-@spec
 def provide_channels(host: contracts.Host) -> Iterable[contracts.Channel]:
     """Collect: channels, one of a type."""
 
 
-@spec
 def provide_dispatchers(host: contracts.Host) -> Iterable[contracts.Dispatcher]:
     """Collect: what carries deliveries, one of a kind."""
 
 
-@spec
 def provide_services(host: contracts.Host) -> Iterable[contracts.Service]:
     """Collect: long-lived tasks of the server, supervised; a command's own kernel has none."""
 
 
-@spec
 def provide_tools(session: contracts.Session) -> Iterable[contracts.Tool]:
     """Collect: tools for one session."""
 
 
-@spec
 async def workspace_opened(workspace: records.WorkspaceInfo, host: contracts.Host) -> None:
     """Notify, awaited: a workspace was opened; seed its files here, never overwriting a person's."""
 
 
-@spec
 async def session_opened(session: contracts.Session) -> None:
     """Notify, awaited: a session was opened, before its first turn; what it needs goes to `session.scope`."""
 
 
-@spec
 async def runtime_started(host: contracts.Host) -> None:
     """Notify: the server listens."""
 
 
-@spec
 async def runtime_stopping(host: contracts.Host) -> None:
     """Notify, awaited: the server stops; give back what `provide_*` made."""
 
 
-@spec
 async def message_received(session: records.SessionInfo, receipt: records.Receipt) -> None:
     """Notify: a message is durable."""
 
 
-@spec
 async def run_started(session: records.SessionInfo, turn: contracts.Turn) -> None:
     """Notify: a turn has begun."""
 
 
-@spec
 async def run_finished(session: records.SessionInfo, result: records.TurnResult) -> None:
     """Notify: a turn has ended."""
 
 
-@spec
 async def session_erased(session: records.SessionInfo) -> None:
     """Notify, awaited: a session, or something in it, was erased or deleted; a copy of it is taken out here.
 
@@ -114,32 +99,26 @@ async def session_erased(session: records.SessionInfo) -> None:
     """
 
 
-@spec
 async def tool_finished(session: records.SessionInfo, event: records.Event) -> None:
     """Notify: a tool's result is in the journal."""
 
 
-@spec
 async def model_finished(call: contracts.ModelCall) -> None:
     """Notify: a model call has ended; `call` has its usage or its error, neither when it was cut or waits."""
 
 
-@spec
 async def delivery_settled(delivery: records.Delivery) -> None:
     """Notify: all parts of a delivery are sent, failed or uncertain."""
 
 
-@spec
 async def plugin_failed(failure: PluginFailed) -> None:
     """Notify: a plugin's hook failed and was left out."""
 
 
-@spec(firstresult=True)
 async def resolve_model(name: str, session: contracts.Session) -> str | None:
     """First: another `<provider>/<id>` for the model name that an agent asks for, such as an alias."""
 
 
-@spec(firstresult=True)
 async def shrink_context(
     reason: records.ShrinkReason,
     session: contracts.Session,
@@ -149,12 +128,10 @@ async def shrink_context(
     """First: what shall leave the model's history, of which `request` is made; it may take an hour to tell."""
 
 
-@spec(firstresult=True)
 async def authenticate(request: HTTPConnection, scheme: str) -> records.Principal | None:
     """First: who makes this request, for a scheme of the plugin's own. Raises `WrongCredentials`."""
 
 
-@spec
 async def authorize_tool(call: contracts.Call, session: contracts.Session) -> records.Denial | records.Question | None:
     """Guard: refuse a tool call, or ask a person first. All plugins are asked; a failure refuses.
 
@@ -162,14 +139,12 @@ async def authorize_tool(call: contracts.Call, session: contracts.Session) -> re
     """
 
 
-@spec
 async def authorize_model(
     call: contracts.ModelCall, session: contracts.Session
 ) -> records.Denial | records.Question | None:
     """Guard: refuse a model call, or ask a person first; as `authorize_tool`."""
 
 
-@spec
 async def prepare_input(
     batch: Sequence[records.PreparedInput], session: contracts.Session, turn: contracts.Turn
 ) -> Sequence[records.PreparedInput]:
@@ -179,12 +154,10 @@ async def prepare_input(
     """
 
 
-@spec
 async def prepare_context(session: contracts.Session) -> Iterable[records.ContextPart]:
     """Collect: parts of the system prompt."""
 
 
-@spec
 async def extend_turn(turn: contracts.Turn, session: contracts.Session) -> Iterable[records.Extension]:
     """Collect: messages that are accepted in the write that ends a turn which succeeded or failed.
 
@@ -192,17 +165,19 @@ async def extend_turn(turn: contracts.Turn, session: contracts.Session) -> Itera
     """
 
 
-@spec
 async def list_commands(session: contracts.Session) -> Iterable[records.CommandSpec]:
     """Collect: the commands that people have in a session."""
     return ()
 
 
-@spec(firstresult=True)
 async def resolve_command(name: str, session: contracts.Session) -> contracts.Command | None:
     """First: the command of a name, or of one of its aliases."""
 
 
-@spec
 async def report_health(host: contracts.Host) -> Iterable[records.HealthCheck]:
     """Collect: what `halo doctor` should say of the plugin's own matters, such as a program that it needs."""
+
+
+for _each in [each for each in globals().values() if isfunction(each) and each.__module__ == __name__]:
+    spec(_each)
+del _each

@@ -35,7 +35,6 @@ from .sessions.seat import Seat
 from .settings import Secrets, Settings, load_kernel_settings, load_settings, sections
 from .sites import Wanted, add_sites
 from .supervisor import Supervisor, end_task
-from .swaps import finish_swaps
 from .workspaces import Workspaces
 
 T = TypeVar("T")
@@ -109,7 +108,7 @@ class Kernel:
         Raises `BadFile` for broken settings, `StorageUnavailable`, `NewerData`.
         """
         environment = os.environ if env is None else env
-        finish_swaps(ensure_home(home))
+        ensure_home(home)
         bare = load_kernel_settings(home, environment)
         if wanted.get("discover", True) and (fault := add_sites(home)):
             logger("plugins").error(fault.message, advice=fault.advice)
@@ -232,8 +231,7 @@ class Kernel:
                 idle_timeout=settings.of(sections.ModelSettings, info).idle_timeout,
                 max_attempts=settings.of(sections.AgentSettings, info).max_retries,
             ),
-            max_steps=settings.of(sections.AgentSettings, info).max_steps,
-            compress_at=settings.of(sections.AgentSettings, info).compress_at,
+            agents=settings.of(sections.AgentSettings, info),
             result_chars=settings.of(sections.LimitSettings, info).tool_result_render_chars,
             limits=settings.of(sections.SessionSettings),
             find_agent=self.workspaces.agent,

@@ -13,7 +13,7 @@ from pathlib import Path
 from secrets import token_hex
 from urllib.parse import quote
 
-from .errors import BadInput
+from .errors import BadInput, StorageUnavailable
 from .records import Secret
 from .records.storable import storable_text
 
@@ -25,12 +25,14 @@ SHORTEST_HIDDEN = 8
 def ensure_home(home: Path) -> Path:
     """Make `global/`, `global/logs/` and `secrets/` in a home and return it; all new ones are for their owner alone.
 
-    Raises `BadInput`.
+    Raises `BadInput`, `StorageUnavailable` for a home that is half restored.
     """
     folder, advice = home / "secrets", "set HALO_HOME to a folder that you may write to"
     if storable_text(str(home)) != str(home):
         raise BadInput(f"the home {str(home)!r} has a name that is not UTF-8 text", field="HALO_HOME", advice=advice)
     try:
+        if (home / "swaps.json").exists():  # what is left to do, by whoever restores
+            raise StorageUnavailable(f"a restore of {home} was cut", advice="finish it: `halo backup restore --finish`")
         home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         (home / "global" / "logs").mkdir(parents=True, exist_ok=True)
         folder.mkdir(exist_ok=True)

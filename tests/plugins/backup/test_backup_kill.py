@@ -16,9 +16,9 @@ import pytest
 
 from halo_backup.archive import Archive
 from halo_backup.create import Made
-from halo_backup.restore import Restored
+from halo_backup.restore import Restored, finish
 from halo_backup.verify import verify
-from halo_kernel import HaloError, Incoming
+from halo_kernel import HaloError, Incoming, StorageUnavailable
 from halo_kernel.testing import a_session, running_kernel
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks")
@@ -92,7 +92,7 @@ async def test_a_create_that_is_killed(saved: Path, home: Path, tmp_path: Path) 
 
 
 async def test_a_restore_that_is_killed(saved: Path, home: Path, tmp_path: Path) -> None:
-    """Wherever it dies, the next start of the home finds all of it as it was, or all of it as in the backup."""
+    """Wherever it dies, all is as it was, or the home stays shut until it is finished and all is as in the backup."""
     source = tmp_path / "source"
     source.mkdir()
     home.rename(source / "home")
@@ -110,10 +110,17 @@ async def test_a_restore_that_is_killed(saved: Path, home: Path, tmp_path: Path)
     (source / "w").rename(tmp_path / "w")  # else the copies are copies of a workspace that lives
     seen: set[str] = set()
     for _, folder in places:
+        if (folder / "home" / "swaps.json").exists():
+            with pytest.raises(StorageUnavailable, match="was cut"):
+                async with running_kernel(folder / "home"):
+                    pass
+            assert finish(folder / "home")
+            seen.add("cut")
+        assert not finish(folder / "home")
         async with running_kernel(folder / "home", recover=False) as kernel:
             await kernel.host.workspaces.open(folder / "w")
         seen.add(state(folder))
-    assert seen == {"old", "new"}
+    assert seen == {"old", "cut", "new"}
 
 
 def state(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""`halo sessions`: listed, shown, exported."""
+"""`halo sessions`: listed, shown, exported, changed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -66,3 +67,29 @@ def test_a_session_that_is_not_there(said: str) -> None:
     with pytest.raises(NotFound, match="there is no session nothing"):
         sessions.command(["show", "nothing"])
     assert sessions.command([]) == 0
+
+
+def test_what_becomes_of_a_session(said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A session is renamed, forked, stopped, archived and deleted; stdout has what a script needs next."""
+
+    def run(*words: str) -> str:
+        assert sessions.command(words) == 0
+        return capsys.readouterr().out.strip()
+
+    def listed() -> dict[str, dict[str, Any]]:
+        return {row["id"]: row for row in json.loads(run("list", "--json"))}
+
+    assert run("rename", said, "Herons at dawn") == "" and listed()[said]["title"] == "Herons at dawn"
+    copy, named = run("fork", said), run("fork", said, "--title", "Another")
+    assert (listed()[copy]["title"], listed()[named]["title"]) == ("Herons at dawn", "Another")
+    run("stop", copy)
+    run("archive", named)
+    assert (listed()[copy]["stopped"], listed()[named]["archived"], listed()[said]["stopped"]) == (True, True, False)
+    run("delete", copy)
+    assert copy not in listed() and run("list") == run()
+    with pytest.raises(NotFound, match=f"there is no session {copy}"):
+        sessions.command(["delete", copy])
+    before = listed()
+    with pytest.raises(BadInput, match="title"):
+        sessions.command(["rename", said, " "])
+    assert listed() == before

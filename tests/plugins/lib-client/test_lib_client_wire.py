@@ -18,6 +18,7 @@ FACTS = {
     "str": "words",
     "int": 3,
     "float": 1.5,
+    "object": {"title": "words"},
     "float | None": 2.5,
     "bool": True,
     "ModelErrorKind": "throttle",

@@ -6,6 +6,8 @@ import json
 from email.utils import formatdate
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from halo_kernel import ModelError
 from halo_lib_wire import model_error, retry_after
@@ -65,6 +67,25 @@ def test_a_context_that_is_too_long(message: str) -> None:
     """Vendors' words for a context that is too long are an overflow, whatever the status."""
     assert refused(400, {"error": {"message": message}}).kind == "overflow"
     assert refused(500, {"error": message}).kind == "overflow"
+
+
+WORDS = ["authentication", "Unauthorized", "invalid api key", "insufficient_quota", "credit balance is too low", "429"]
+
+
+@given(st.sampled_from([401, 402, 403]), st.sampled_from([*WORDS, "prompt is too long", "rate limit"]), st.text())
+def test_a_refused_key_is_that_whatever_is_said(status: int, words: str, more: str) -> None:
+    """32: a 401, a 402 and a 403 with any body are of the account, which no other attempt mends."""
+    assert refused(status, {"error": {"message": f"{more} {words}"}}).kind == "account"
+    assert refused(status, {"error": {"type": words, "message": more}}).kind == "account"
+    assert refused(status, more.encode()).kind == "account"
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504, 529])
+@pytest.mark.parametrize("words", WORDS)
+def test_a_failing_server_is_that_whatever_it_says_of_keys(status: int, words: str) -> None:
+    """32: a 5xx whose body speaks of authentication, keys or credit is the server's failure, and is tried again."""
+    assert refused(status, {"error": {"message": f"upstream said: {words}"}}).kind == "server"
+    assert refused(status, {"error": {"type": words, "message": words}}).kind == "server"
 
 
 def test_an_overflow_by_code() -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from halo_kernel import OPERATOR, Access, Event, Incoming, Kernel, Session, ToolFinished
-from halo_kernel.testing import Answer, Calls, ScriptedModel, running_kernel
+from halo_kernel import OPERATOR, Access, Event, Incoming, Kernel, Mode, Session, ToolFinished
+from halo_kernel.testing import Answer, Calls, ScriptedModel, running_kernel, until
 from halo_tools import jail
 
 plugin = importlib.import_module("halo_tools")
+SLACK = 1.0  # of a machine that is busy with other tests
 
 
 async def session_in(kernel: Kernel, folder: Path, access: Access = "full") -> Session:
@@ -28,6 +31,11 @@ async def results(session: Session) -> dict[str, tuple[str, str]]:
     events: list[Event] = [update.event async for update in session.events() if update.event]
     bodies = [event.body for event in events if isinstance(event.body, ToolFinished)]
     return {body.name: (body.outcome, body.text) for body in bodies}
+
+
+def runs(pid: str) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 async def test_a_turn_uses_every_tool(tmp_path: Path) -> None:
@@ -149,8 +157,32 @@ async def test_an_interrupted_turn_ends_its_command(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
         assert session.interrupt()
         assert (await prompt.result).outcome == "cancelled"
-        stat = Path(f"/proc/{pid.read_text().strip()}/stat")
-        assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+        assert not runs(pid.read_text().strip())
+
+
+@pytest.mark.parametrize("mode", ["interrupt_soft", "interrupt_hard"])
+async def test_a_newer_message_while_a_command_runs(tmp_path: Path, mode: Mode) -> None:
+    """19: a soft interrupt lets the running command finish, a hard one ends all its processes within 2.2 s."""
+    command = (
+        "sleep 300 & echo $! > pids; (trap '' TERM; sleep 300 & echo $! >> pids; wait) & sleep 1; kill %1; echo end"
+    )
+    model = ScriptedModel([Calls([("shell_exec", {"command": command})])])
+    async with running_kernel(tmp_path / "home", model=model, extra={"tools": plugin}) as kernel:
+        session = await session_in(kernel, tmp_path / "w")
+        first, file = session.prompt(Incoming(text="go")), tmp_path / "w" / "pids"
+        await until(lambda: file.exists() and len(file.read_text().split()) == 2)
+        pids, began = file.read_text().split(), asyncio.get_running_loop().time()
+        second = session.prompt(Incoming(text="newer", mode=mode))
+        await second.accepted
+        if mode == "interrupt_hard":
+            await until(lambda: not any(map(runs, pids)))
+            assert asyncio.get_running_loop().time() - began < 2.2 + SLACK
+            assert (await first.result).outcome == "interrupted"
+        assert (await second.result).text == "echo: newer"
+        outcome, text = (await results(session))["shell_exec"]
+        assert (outcome == "ok" and text == "end") == (mode == "interrupt_soft")
+    for pid in filter(runs, pids):
+        os.kill(int(pid), signal.SIGKILL)
 
 
 async def test_an_ended_kernel_is_forgotten(tmp_path: Path) -> None:

@@ -19,11 +19,16 @@ from halo_kernel import (
     OPERATOR,
     Call,
     Chunk,
+    Command,
+    CommandResult,
+    CommandSpec,
     Host,
+    Incoming,
     ModelCall,
     ModelRequest,
     Offer,
     Question,
+    Session,
     Stop,
     Text,
     TextDelta,
@@ -155,6 +160,27 @@ class Erase:
         self.host = host
 
 
+class Go:
+    """The command `/go`: without a word it tells two lines, with `new` it goes on in a new session."""
+
+    spec = CommandSpec(name="go", summary="Go.", arguments="[new]")
+    host: Host
+
+    async def run(self, verb: str, arguments: str, message: Incoming, session: Session) -> CommandResult:
+        if arguments != "new":
+            return CommandResult(text="One line\nand <b>another</b>")
+        made = await self.host.sessions.create(workspace=session.info.workspace, principal=message.principal)
+        return CommandResult(text=f"On to {made.info.id}", session=made.info.id)
+
+    @hook
+    async def resolve_command(self, name: str, session: Session) -> Command | None:
+        return self if name == "go" else None
+
+    @hook
+    async def runtime_started(self, host: Host) -> None:
+        self.host = host
+
+
 class Model(ScriptedModel):
     """The scripted model, shown as one or as built-in rules; `stage` is where tests leave their signs for it."""
 
@@ -201,7 +227,7 @@ def main(home: str, port: str, *folders: str) -> int:
     model.stage = Path(home).parent
     wipe, erase = Wipe(), Erase()
     test = SimplePlugin(model, [Look(), Buy(), wipe, erase])
-    extra = {"test": test, "folders": Folders(folders), "guard": wipe, "eraser": erase}
+    extra = {"test": test, "folders": Folders(folders), "guard": wipe, "eraser": erase, "go": Go()}
     return run(Path(home), port=int(port), only=["web"], extra=extra, strict=True)
 
 

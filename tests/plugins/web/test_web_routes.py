@@ -308,3 +308,18 @@ def test_readers_are_told_of_an_erasure_once(shared_site) -> None:
     assert "heron" not in str(found)
     assert "erased" not in [frame["type"] for frame in found]
     assert [frame["text"] for frame in found if frame["type"] == "user"] == ["hello"]
+
+
+def test_a_command_is_answered_in_its_own_stream(shared_site) -> None:
+    """The stream of a command ends with its answer, also beside a turn that runs, whose own stream goes on."""
+    session = shared_site.ask("/api/web/sessions", {"workspace": shared_site.workspace})["sessionId"]
+    first, command = chat(shared_site, "/go", session=session)
+    assert (first["type"], command["type"], command["row"]) == ("session", "command", first["row"])
+    assert (command["text"], command["answer"], command["ok"]) == ("/go", "One line\nand <b>another</b>", True)
+    body = {"workspace": shared_site.workspace, "session": session, "message": "count 20"}
+    counting = frames(shared_site, "/api/web/chat", body)
+    assert next(counting)[0]["type"] == "session"
+    (_, moved) = chat(shared_site, "/go new", session=session)
+    assert moved["session"] and moved["session"] != session
+    rest = [frame["type"] for frame, _ in counting]
+    assert rest[-1] == "complete" and "stream" in rest

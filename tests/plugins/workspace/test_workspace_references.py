@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import halo_workspace
-from halo_kernel import OPERATOR, Incoming, PreparedInput, Text
-from halo_kernel.testing import ScriptedModel
+from halo_kernel import OPERATOR, Incoming, InputAdded, PreparedInput, Text
+from halo_kernel.testing import Answer, Fail, ScriptedModel, journal
 from halo_workspace.references import LONGEST, MOST, expand, prepare
 
 
@@ -172,6 +172,21 @@ async def test_a_turn_sees_the_file(site: Any, running: Any) -> None:
     block = model.requests[0].messages[0].content[0]
     assert isinstance(block, Text)
     assert block.text.partition("] ")[2] == 'read <file path="a.txt">\nAlpha.\n</file>'
+
+
+async def test_a_retried_call_has_its_stamp_once(site: Any, running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """30: the arrival stamp stands once before a message, however often its call is made again, and later too."""
+    monkeypatch.setattr("halo_kernel.models.call._wait_before_next", lambda error, number: 0.0)
+    model = ScriptedModel([*[Fail("network")] * 3, Answer("at last")])
+    async with running(model) as kernel:
+        workspace = await kernel.workspaces.open(site.folder)
+        session = await kernel.sessions.create(workspace=workspace.id, principal=OPERATOR)
+        assert (await session.prompt(Incoming(text="hello")).result).text == "at last"
+        (stamp,) = [event.body.stamp for event in await journal(session) if isinstance(event.body, InputAdded)]
+        await session.prompt(Incoming(text="more")).result
+    assert len(model.requests) == 5
+    for request in model.requests:
+        assert request.messages[0].content == (Text(f"[{stamp}] hello"),)
 
 
 async def test_a_closed_kernel_leaves_nothing_behind(site: Any, running: Any) -> None:

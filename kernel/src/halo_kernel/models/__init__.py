@@ -1,6 +1,4 @@
 """Models: which one answers, who is asked when it fails, and one call."""
 
-from .call import Attempt, Caller, Listener
-from .registry import Models
-
-__all__ = ["Attempt", "Caller", "Listener", "Models"]
+from .call import *  # noqa: F403
+from .registry import Models as Models

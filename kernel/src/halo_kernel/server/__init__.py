@@ -1,4 +1,3 @@
 """The server's process: its socket, its signals, its start and its end."""
 
-from .life import embedded as embedded
 from .life import run as run

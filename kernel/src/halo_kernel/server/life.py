@@ -8,8 +8,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,12 +21,11 @@ from ..errors import BadInput
 from ..hookspecs import runtime_started
 from ..http import Face
 from ..log import configure, reset
-from ..presence import Presence, is_running, published, sole_server
+from ..presence import is_running, published, sole_server
 from ..runtime import Kernel
 from ..secrets import ensure_home
 from ..settings import LogSettings, ServerSettings, Settings, load_kernel_settings
 from ..sites import Wanted
-from ..swaps import finish_swaps
 from .listening import address_of, bind, is_loopback, serving, url_of
 
 BUDGET = 10.0
@@ -55,7 +54,7 @@ def run(
     nothing behind.
     """
     start = partial(Kernel.start, home, env=env, **wanted)
-    finish_swaps(ensure_home(home))
+    ensure_home(home)
     with sole_server(home), ExitStack() as stack:
         settings = load_kernel_settings(home, os.environ if env is None else env)
         server = settings.of(ServerSettings)
@@ -71,29 +70,6 @@ def run(
         stack.callback(life.deadline.met)
         asyncio.run(life.live(start))
     return 0
-
-
-@asynccontextmanager
-async def embedded(home: Path, path: str, **wanted: Unpack[Wanted]) -> AsyncGenerator[Presence]:
-    """Run a kernel for one command, which answers on the Unix socket `path` alone, for as long as the context lasts.
-
-    What it was doing then is taken up by the next one. Raises the errors of `Kernel.start`.
-    """
-    ensure_home(home)
-    bare = load_kernel_settings(home, os.environ)
-    configure(bare.of(LogSettings), redactor=bare.redactor)
-    kernel = await Kernel.start(home, embedded=True, **wanted)
-    configure(kernel.settings.of(LogSettings), redactor=kernel.settings.redactor)  # again: it knows plugins' secrets
-    try:
-        face = Face(kernel, url=f"unix:{path}")
-        sock = socket.socket(socket.AF_UNIX)
-        sock.bind(path)
-        sock.listen()
-        async with serving(face, sock, stopping=kernel.stopping):
-            yield face.presence
-    finally:
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)  # what is cut is taken up later
-        await kernel.close()
 
 
 class _Deadline:

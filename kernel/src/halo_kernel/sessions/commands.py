@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from .. import hookspecs
 from ..access import fold_access
@@ -13,6 +13,7 @@ from ..contracts import Command, Tx
 from ..errors import HaloError
 from ..inbox import accept, receipt_of
 from ..journal import append
+from ..log import logger
 from ..outbox import owe
 from ..records import Access, CommandFinished, CommandResult, Event, Incoming, Owed, Receipt
 
@@ -38,6 +39,7 @@ async def carry_out(seat: Seat, session: LiveSession, message: Incoming, *, key:
     if seen is not None:
         return seen
     result, at = await _run(seat, session, message, access), seat.stamp()
+    result = replace(result, text=seat.mask(result.text))
     row = replace(message, cause="command", mode="steer", reply_to=None)
 
     def write(tx: Tx) -> tuple[Receipt, tuple[Event, ...]]:
@@ -58,14 +60,8 @@ def _settle(tx: Tx, receipt: Receipt, message: Incoming, result: CommandResult, 
         owe(tx, reply, at=at)
     if result.session:
         tx.execute("UPDATE chats SET session = ? WHERE session = ?", (result.session, receipt.session))
-    body = CommandFinished(
-        row=receipt.row,
-        said=message.text,
-        sender=message.principal.name,
-        text=result.text,
-        ok=result.ok,
-        session=result.session,
-    )
+    who, said = message.principal.name, message.text
+    body = CommandFinished(row=receipt.row, said=said, sender=who, **asdict(result))
     return append(tx, receipt.session, [body], at=at)
 
 
@@ -79,13 +75,16 @@ async def _run(seat: Seat, session: LiveSession, message: Incoming, access: Acce
         return await _allowed(command, rest, message, session, access)
     except HaloError as error:
         return CommandResult(text=f"{error.message}. {error.advice}".removesuffix(". "), ok=False)
+    except Exception as error:
+        logger("sessions").error("a command failed", command=name, session=session.info.id, exc_info=True)
+        return CommandResult(text=f"/{name} failed: {error!r}", ok=False)
 
 
 async def _allowed(
     command: Command, rest: str, message: Incoming, session: LiveSession, access: Access
 ) -> CommandResult:
     """Run a command, if there is such a verb and whoever asks may."""
-    spec, (word, _, arguments) = command.spec, rest.partition(" ")
+    spec, (word, arguments) = command.spec, [*rest.split(None, 1), "", ""][:2]
     names = {alias: name for name, verb in spec.verbs.items() for alias in (name, *verb.aliases)}
     if not spec.verbs:
         word, arguments = "", rest

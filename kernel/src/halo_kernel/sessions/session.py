@@ -17,7 +17,7 @@ from ..contracts import Lease, Tx, Update
 from ..errors import Conflict, HaloError, LeaseHeld, SessionClosed, Stopping
 from ..folds import History
 from ..inbox import accept, check, prepared, waiting
-from ..journal import EVERY, append, folded, keep_folds, last_answer
+from ..journal import EVERY, append, folded, journal_of, keep_folds, last_answer
 from ..log import logger
 from ..questions import supersede
 from ..recovery import recover_tree, withdraw_message
@@ -54,6 +54,7 @@ class LiveSession:
         self.writes = Writes()
         self._still = asyncio.Lock()  # held while turns run, or while the journal is rewritten
         self._keep_at = 0
+        self._known = 0  # the journal is in the history up to here
         self._told = True  # whether those whom it reports to know of its last end
         self._hard = 0
         self._retrying = False
@@ -219,10 +220,17 @@ class LiveSession:
     async def _advance(self) -> bool:
         """Do what is due next; false when nothing is, or when it is not for this process to do."""
         desk = self._desk
-        find = partial(find_duty, info=self._info, seated=desk is not None, boot=self.seat.boot)
-        duty = await self.seat.database.read(find)
+        info, boot = self._info, self.seat.boot
+
+        def due(tx: Tx) -> tuple[Duty, int]:
+            return find_duty(tx, info, seated=desk is not None, boot=boot), journal_of(tx, info.id)[1]
+
+        duty, head = await self.seat.database.read(due)
         if self._closing is not None or duty.is_nothing:
             return False
+        if desk is not None and head != self._known:  # another process has added something, as a stop does
+            self.doze()
+            return True
         if duty.superseded:  # its turn is ended next
             await self.seat.write(partial(supersede, session=self._info.id, at=self.seat.clock.now()))
             return True
@@ -299,7 +307,9 @@ class LiveSession:
             seat.database.notify("outbox")
             self.doze()
             return None
-        history, self._keep_at = await seat.database.read(lambda tx: folded(tx, info.id, History))
+        (history, self._keep_at), self._known = await seat.database.read(
+            lambda tx: (folded(tx, info.id, History), journal_of(tx, info.id)[1])
+        )
         await seat.hooks.tell(hookspecs.session_opened, session=self)
         self._desk = Desk(
             place=seat,
@@ -317,10 +327,11 @@ class LiveSession:
         self._keep_at = await keep_folds(self.seat.database, self._info.id)
 
     def told(self, event: records.Event) -> None:
-        """Be as lists show it after an event, and remember it, whoever wrote it."""
+        """Be as lists show it after an event, and remember it, whoever wrote it; what is missing is read later."""
         self._info = rows.after(self._info, event)
-        if self._desk is not None:
+        if self._desk is not None and event.seq > self._known:
             self._desk.history.apply(event)
+            self._known += event.seq == self._known + 1
 
     def _retry_later(self) -> None:
         """Look again in a second: nothing tells us when another process dies or a disk has room."""

@@ -3,10 +3,6 @@
 After `fork` a child uses nothing of it: threads are gone and locks belong to the parent. It opens databases anew.
 """
 
-from __future__ import annotations
-
-from .engine import SqliteStorage
-from .files import is_own_file
-from .filesystems import is_network
-
-__all__ = ["SqliteStorage", "is_network", "is_own_file"]
+from .engine import SqliteStorage as SqliteStorage
+from .files import is_own_file as is_own_file
+from .filesystems import is_network as is_network

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from .openai_rules import complaint
 from .scripts import Script, ScriptedCall, cut, read_scripts, written
 
 __all__ = ["ChatCompletions", "Script", "ScriptedCall", "cut", "read_scripts"]
@@ -52,8 +53,8 @@ class ChatCompletions:
         return _event(error)
 
     def complaint(self, body: Mapping[str, Any]) -> str:
-        """Take every request."""
-        return ""
+        """Return what chat completions would refuse."""
+        return complaint(body)
 
     def listed(self, models: Sequence[str]) -> dict[str, Any]:
         """Return the answer to a question for the models."""

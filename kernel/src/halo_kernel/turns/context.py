@@ -40,7 +40,7 @@ class Context:
     @property
     def is_full(self) -> bool:
         """Whether it is time to make room."""
-        part = self.desk.session.agent.compress_at or self.desk.place.compress_at
+        part = self.desk.session.agent.compress_at or self.desk.place.agents.compress_at
         return self.desk.history.size(self.fixed) > self.limit * part
 
     def request(self) -> ModelRequest:

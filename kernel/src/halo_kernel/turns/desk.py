@@ -15,7 +15,7 @@ from ..records import Body, Event, TurnEnded
 from ..reports import settle
 from ..scopes import Scope
 from ..secrets import Redactor
-from ..settings import SessionSettings
+from ..settings import AgentSettings, SessionSettings
 
 
 @dataclass(kw_only=True)
@@ -31,8 +31,7 @@ class Place:
     boot: str
     mask: Redactor
     limits: SessionSettings
-    max_steps: int
-    compress_at: float
+    agents: AgentSettings
     result_chars: int
 
 

@@ -143,7 +143,7 @@ class Turn:
             await desk.commit(lambda _: [context.event])
         batch = Batch(desk, context.tools, access, self.token)
         result = await self._act(batch, await self._catch_up()) if self._resumed else None
-        while result is None and self._steps < desk.place.max_steps:
+        while result is None and self._steps < desk.place.agents.max_steps:
             self._steps += 1
             result = await self._step(context, batch)
         tired = f"the turn took {self._steps} steps without an answer"

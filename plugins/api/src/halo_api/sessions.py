@@ -56,11 +56,15 @@ class SessionList(Struct, frozen=True):
 
 
 class MessageRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A message; a `key` (or header `Idempotency-Key`) that this session has seen answers the first receipt."""
+    """A message; a `key` (or header `Idempotency-Key`) that this session has seen answers the first receipt.
+
+    It is answered at the session's level, or at `access` if that is lower.
+    """
 
     text: str
     key: Annotated[str, Meta(min_length=1, max_length=_KEY)] | None = None
     mode: Mode = "interrupt_soft"
+    access: str | None = None
 
 
 class Interrupted(Struct, frozen=True):
@@ -157,6 +161,7 @@ class _Sessions:
             key=key and f"api:{session.info.id}:{key}",
             mode=exchange.body.mode,
             principal=exchange.principal,
+            access=None if exchange.body.access is None else parse_access(exchange.body.access),
         )
         receipt = await session.submit(message)
         return Reply(body=replace(receipt, key=key or receipt.key), status=202)

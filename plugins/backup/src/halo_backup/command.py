@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--secrets", action="store_true", help="ask for the passphrase, and look at the secrets too")
     verify.set_defaults(act=_verify)
     restore = verbs.add_parser("restore", help="put one back", description=_restore.__doc__)
-    restore.add_argument("file")
+    restore.add_argument("file", nargs="?")
     restore.add_argument(
         "-w", "--workspace", metavar="DIR", help="where a workspace's backup goes (default: as it was)"
     )
@@ -55,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         "--map", action="append", default=[], metavar="OLD=NEW", help="a folder that lies elsewhere now"
     )
     restore.add_argument("--no-secrets", action="store_true", help="leave the home's secrets as they are")
+    restore.add_argument("--finish", action="store_true", help="do what is left of a restore that was cut, no other")
     restore.set_defaults(act=_restore)
     for each in (create, verify, restore):
         each.add_argument("--json", action="store_true", help="print JSON")
@@ -139,6 +140,11 @@ def _restore(options: argparse.Namespace) -> int:
     from .archive import Archive
     from .restore import Aim, restore
 
+    others = options.file or options.workspace or options.map or options.no_secrets
+    if options.finish and not others:
+        return _finish(options)
+    if options.finish or not options.file:
+        raise BadInput("restore takes the file of a backup, or --finish alone", field="file")
     with _metered() as meter, Archive(Path(options.file).expanduser(), meter.tell) as archive:
         meter.close()
         sealed = archive.manifest.seal is not None and not options.no_secrets
@@ -167,6 +173,21 @@ def _restore(options: argparse.Namespace) -> int:
     if done.whole and not done.secrets:
         print("The secrets of this home are as they were.")
     _say_left_out(done.left_out)
+    return 0
+
+
+def _finish(options: argparse.Namespace) -> int:
+    from .restore import finish
+
+    home = default_home(os.environ).absolute()
+    with _metered():
+        done = finish(home)
+    if options.json:
+        print(msgspec.json.encode({"home": str(home), "finished": done}).decode())
+    elif done:
+        print(f"Finished the restore of {home} that was cut.")
+    else:
+        print(f"No restore of {home} was cut: there is nothing to finish.")
     return 0
 
 

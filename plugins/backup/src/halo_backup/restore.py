@@ -16,13 +16,8 @@ from msgspec import Struct
 from halo_kernel import (
     BadInput,
     Conflict,
-    ServerRunning,
     StorageUnavailable,
-    Swap,
     ensure_home,
-    finish_swaps,
-    locked,
-    swap_all,
 )
 
 from .archive import Archive, Damaged, Tell
@@ -31,8 +26,8 @@ from .disk import new_file, sync_folder
 from .manifest import GLOBAL, REGISTRY, SETTINGS, Member, WorkspaceEntry
 from .opened import check_schemas, open_secrets
 from .sources import KEPT, STAGED, STAYS, file_of, is_lock, survey
+from .swaps import Swap, alone, finish_swaps, is_cut, swap_all
 
-_PATIENCE = 0.5
 _SPARE = 16 * 1024 * 1024
 _CHANNELS = "channels/channels.db"
 
@@ -88,7 +83,8 @@ class _Folder:
 
 
 def restore(archive: Archive, aim: Aim, tell: Tell) -> Restored:
-    """Put a backup back; until everything is laid out, and from the next start of the home on, nothing is half done.
+    """Put a backup back, after what was cut of another restore. Until everything is laid out nothing is changed; a cut
+    later than that keeps the home shut until `finish`.
 
     Raises `ServerRunning`, `Conflict` for a database that somebody uses, `NewerData`, `BadInput` for a wrong
     passphrase or a place that cannot be, `StorageUnavailable`; nothing was changed then.
@@ -96,15 +92,21 @@ def restore(archive: Archive, aim: Aim, tell: Tell) -> Restored:
     check_schemas(archive.manifest)
     sealed: Mapping[str, bytes] = open_secrets(archive, aim.passphrase) if aim.passphrase else {}
     places = _places(archive, aim)
-    home = ensure_home(aim.home.absolute())
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(locked(home / "global" / "server.lock", patience=_PATIENCE))
-        except BlockingIOError as error:
-            said = f"a server of the home {home} runs, or another restore"
-            raise ServerRunning(said, url="", advice="`halo stop` stops it; nothing was changed") from error
+    home = aim.home.absolute()
+    if not is_cut(home):
+        ensure_home(home)
+    with alone(home):
         finish_swaps(home)
         return _Restoring(archive, home, places, sealed, tell).run()
+
+
+def finish(home: Path) -> bool:
+    """Do what is left of a restore that was cut, if one was, and tell. Raises `ServerRunning`, `StorageUnavailable`."""
+    if not is_cut(home):
+        return False
+    with alone(home):
+        finish_swaps(home)
+    return True
 
 
 def _places(archive: Archive, aim: Aim) -> Mapping[str, Path]:
@@ -160,7 +162,7 @@ class _Restoring:
             swaps = [swap for folder in folders for swap in _swaps(folder)]
             for folder in folders:
                 _sync_all(folder.staged)
-            left = stack.pop_all()  # from here on the next start would finish it, and needs what is laid out
+            left = stack.pop_all()  # from here on `finish` may have to go on, and needs what is laid out
             try:
                 swap_all(self._home, swaps)
             except OSError as error:  # of the list itself: nothing has begun

@@ -11,9 +11,13 @@ from halo_kernel import ServerEvent
 
 @dataclass
 class Reply:
-    """What came of a message: the last answer's text, the tools that ran, usage and error."""
+    """What came of a message: the last answer's text, the tools that ran, usage and error.
+
+    `session` is where the conversation goes on, '' where it was.
+    """
 
     text: str = ""
+    session: str = ""
     turn: str = ""
     outcome: str = ""
     error: str = ""
@@ -24,7 +28,9 @@ class Reply:
 def follow(
     events: Iterable[ServerEvent], row: int, *, watch: Callable[[str], None], ask: Callable[[str], None] | None = None
 ) -> Reply:
-    """Read events until the turn that answers inbox row `row` has ended; `watch` gets lines for the curious.
+    """Read events until the turn that answers inbox row `row` has ended, or it is answered as a command.
+
+    `watch` gets lines for the curious.
 
     `ask` gets a line for each question that keeps the turn waiting. A turn that gave way to newer input, or was cut by
     a crash, is followed to the one that goes on.
@@ -58,9 +64,20 @@ def _take(reply: Reply, event: dict[str, Any], row: int, watch: Callable[[str], 
         reply.turn, reply.outcome, reply.text = turn, "", ""
     elif kind == "input.added" and body["row"] == row:
         reply.turn = turn
+    elif kind == "command.finished" and body["row"] == row:
+        return _commanded(reply, body)
     elif turn == reply.turn and turn:
         return _progress(reply, kind, body, watch)
     return False
+
+
+def _commanded(reply: Reply, body: dict[str, Any]) -> bool:
+    reply.session = body.get("session", "")
+    if body.get("ok", True):
+        reply.outcome, reply.text = "succeeded", body["text"]
+    else:
+        reply.outcome, reply.error = "failed", body["text"]
+    return True
 
 
 def _progress(reply: Reply, kind: str, body: dict[str, Any], watch: Callable[[str], None]) -> bool:

@@ -9,14 +9,17 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from halo_kernel import BadInput, HaloError
+from halo_kernel import BadInput, HaloError, NotFound
 from halo_lib_client import Client
 
+from .bookmarks import bookmark, set_bookmark
 from .follow import Reply, follow
 from .progress import waiting
 from .signals import Signalled, signals
 from .terminal import answer, note, plain, shown
 from .workspaces import choose_folder, open_workspace, reach, session_path
+
+_ABOUT = "Send a prompt to an agent and print its answer; one like `/help` is a command, and answered without an agent."
 
 
 def command(argv: Sequence[str]) -> int:
@@ -32,14 +35,17 @@ def command(argv: Sequence[str]) -> int:
 
 def _run(options: argparse.Namespace, text: str) -> int:
     with reach(local=options.local) as client:
-        path, name = "", ""
+        path = ""
         try:
-            path, name = _session(client, options)
-            reply = _ask(client, path, text, verbose=options.verbose)
+            workspace, name = _session(client, options)
+            path = session_path(workspace, name)
+            reply = _ask(client, path, text, access=options.access, verbose=options.verbose)
         except Signalled:
             _interrupt(client, path)
             raise
-    _print(reply, name, options.format)
+        if reply.session:
+            set_bookmark(client.home, workspace, reply.session)
+    _print(reply, reply.session or name, options.format)
     return 0 if reply.outcome == "succeeded" else 1
 
 
@@ -61,27 +67,36 @@ def _piped() -> str:
 
 
 def _session(client: Client, options: argparse.Namespace) -> tuple[str, str]:
-    """Return the API path and the id of the session to speak to."""
+    """Return the ids of the workspace and of the session to speak to."""
     workspace, _ = open_workspace(client, choose_folder(options.workspace))
-    base = session_path(workspace)
     wish: dict[str, Any] = {"agent": plain(options.agent, "agent")} if options.agent else {}
     if options.directory is not None:
         wish["directory"] = plain(options.directory, "directory")
-    name = plain(options.session or "", "session") or ("" if options.new else _latest(client, base, options.agent))
-    answer = client.post(base, wish | ({"id": name} if name else {"origin": "cli"}))
-    return session_path(workspace, answer["id"]), answer["id"]
+    name = plain(options.session or "", "session")
+    if name or options.new:
+        set_bookmark(client.home, workspace, "")
+    else:
+        name = _latest(client, workspace, options.agent)
+    answer = client.post(session_path(workspace), wish | ({"id": name} if name else {"origin": "cli"}))
+    return workspace, answer["id"]
 
 
-def _latest(client: Client, base: str, agent: str | None) -> str:
-    """Return the id of the newest session of the command line that is still open, '' when there is none."""
-    for row in client.get(f"{base}?limit=200")["sessions"]:
-        if row["id"].startswith("cli_") and not row["archived"] and agent in (None, row["agent"]):
+def _latest(client: Client, workspace: str, agent: str | None) -> str:
+    """Return the session that a command named, else the newest of the command line, '' when none is still open."""
+    rows: list[dict[str, Any]] = []
+    if marked := bookmark(client.home, workspace):
+        with suppress(NotFound):
+            rows.append(client.get(session_path(workspace, marked)))
+    rows += client.get(f"{session_path(workspace)}?limit=200")["sessions"]
+    for row in rows:
+        ours = row["id"] == marked or row["id"].startswith("cli_")
+        if ours and not row["archived"] and agent in (None, row["agent"]):
             return str(row["id"])
     return ""
 
 
-def _ask(client: Client, path: str, text: str, *, verbose: bool) -> Reply:
-    receipt = client.post(f"{path}/messages", {"text": text})
+def _ask(client: Client, path: str, text: str, *, access: str | None, verbose: bool) -> Reply:
+    receipt = client.post(f"{path}/messages", {"text": text} | ({"access": access} if access else {}))
     watch: Callable[[str], None] = _watch if verbose else lambda piece: None
     quiet = nullcontext() if verbose else waiting("Waiting for the answer; Ctrl-C stops it", in_pipe=False)
     with quiet:
@@ -119,13 +134,15 @@ def _print(reply: Reply, session: str, format: str) -> None:
 
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="halo run", description="Send a prompt to an agent and print its answer.")
+    parser = argparse.ArgumentParser(prog="halo run", description=_ABOUT)
     parser.add_argument("prompt", nargs="*", help="the prompt; what is piped in is added to it")
     parser.add_argument("-w", "--workspace", metavar="DIR", help="folder of the workspace (default: the current one)")
     parser.add_argument("-a", "--agent", help="agent (default: the session's, or the workspace's best)")
     parser.add_argument("-s", "--session", metavar="ID", help="session to go on with, made if it does not exist")
     parser.add_argument("--new", action="store_true", help="start a new session")
     parser.add_argument("--dir", dest="directory", metavar="DIR", help="part of the workspace it is about, '.' for all")
+    levels = ("full", "workspace", "readonly")
+    parser.add_argument("--access", choices=levels, help="the most that this turn may do (default: the session's)")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="what to print (default: text)")
     parser.add_argument("-v", "--verbose", action="store_true", help="show on stderr what happens")
     parser.add_argument("--local", action="store_true", help="use no server, run everything in this process")

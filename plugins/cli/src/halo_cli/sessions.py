@@ -1,4 +1,4 @@
-"""`halo sessions`: the conversations of a workspace: listed, shown, exported."""
+"""`halo sessions`: the conversations of a workspace: listed, shown, exported, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -11,26 +11,52 @@ from pathlib import Path
 from typing import Any
 
 from halo_kernel import BadInput
+from halo_lib_client import Client
 
 from .terminal import answer, note, plain
 from .workspaces import choose_folder, open_workspace, reach, session_path
 
 
 def command(argv: Sequence[str]) -> int:
-    """List sessions, one line each; or show or export one."""
+    """List sessions, one line each; or do something with one."""
     options = _options(argv)
     with reach() as client:
         workspace, _ = open_workspace(client, choose_folder(options.workspace))
-        if options.verb is None:
-            return _list(client.get(f"{session_path(workspace)}?limit=200")["sessions"])
-        path = session_path(workspace, plain(options.session, "session"))
+        if options.verb in (None, "list"):
+            rows = client.get(f"{session_path(workspace)}?limit=200")["sessions"]
+            return _list(rows, as_json=getattr(options, "json", False))
+        name = plain(options.session, "session")
+        path = session_path(workspace, name)
+        if options.verb not in ("show", "export"):
+            return _change(client, path, name, options)
         found = client.get(f"{path}/export?format={'json' if options.verb == 'show' else options.format}")
     if options.verb == "show":
         return _show(found, as_json=options.json)
     return _export(found if options.format == "md" else json.dumps(found, ensure_ascii=False, indent=2), options.output)
 
 
-def _list(rows: Sequence[dict[str, Any]]) -> int:
+def _change(client: Client, path: str, name: str, options: argparse.Namespace) -> int:
+    """Do with a session what the verb says; stdout is the new session's id where one is made."""
+    title = None if getattr(options, "title", None) is None else plain(options.title, "title")
+    match options.verb:
+        case "rename":
+            client.request("PATCH", path, {"title": title})
+            note(f"{name} is called {title!r} now.")
+        case "fork":
+            answer(client.post(f"{path}/fork", {} if title is None else {"title": title})["id"])
+        case "delete":
+            client.request("DELETE", path)
+            note(f"{name} is deleted.")
+        case verb:
+            client.post(f"{path}/{verb}")
+            note(f"{name} is {'stopped' if verb == 'stop' else 'archived'}.")
+    return 0
+
+
+def _list(rows: Sequence[dict[str, Any]], *, as_json: bool) -> int:
+    if as_json:
+        answer(json.dumps(rows, ensure_ascii=False, indent=2))
+        return 0
     for row in rows:
         answer(f"{row['id']}  {_time(row['updated_at'])}  {row['title'][:40]}")
     if not rows:
@@ -77,25 +103,39 @@ def _time(at: int) -> str:
     return datetime.fromtimestamp(at / 1000).strftime("%Y-%m-%d %H:%M:%S")
 
 
+_CHANGES = {
+    "rename": ("give it a title", "Give a session a title, which no message replaces."),
+    "fork": ("copy it", "Make a session with the history of another one, and print its id."),
+    "stop": ("stop it", "Stop a session and all that was started from it; the next message goes on."),
+    "archive": ("close it for good", "Close a session for good; it can be read."),
+    "delete": ("delete it", "Delete a session and all that was started from it; a day later it is erased."),
+}
+
+
 def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="halo sessions",
-        description="List the sessions of a workspace, newest first; show or export one.",
+        description="List the sessions of a workspace, newest first; show, export or change one.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    verbs = parser.add_subparsers(dest="verb", metavar="show|export")
+    verbs = parser.add_subparsers(dest="verb", metavar="|".join(["list", "show", "export", *_CHANGES]))
+    listed = verbs.add_parser("list", help="list them", description="List the sessions of a workspace, newest first.")
     show = verbs.add_parser("show", help="print what was said", description="Print what was said in a session.")
-    show.add_argument("session", metavar="ID")
-    show.add_argument("--json", action="store_true", help="print JSON")
     export = verbs.add_parser("export", help="print it as a document", description="Print a session as a document.")
-    export.add_argument("session", metavar="ID")
+    changes = {verb: verbs.add_parser(verb, help=help, description=about) for verb, (help, about) in _CHANGES.items()}
+    for one in (show, export, *changes.values()):
+        one.add_argument("session", metavar="ID")
+    for one in (listed, show):
+        one.add_argument("--json", action="store_true", help="print JSON")
     export.add_argument(
         "--format", choices=("md", "json"), default="md", help="markdown for people, or JSON with all of it"
     )
     export.add_argument("-o", "--output", metavar="FILE", help="write it to a new file that only you can read")
+    changes["rename"].add_argument("title", metavar="TITLE")
+    changes["fork"].add_argument("--title", metavar="TITLE", help="of the copy (default: the original's)")
     said = "folder of the workspace (default: the current one)"
     parser.add_argument("-w", "--workspace", metavar="DIR", help=said)
-    for verb in (show, export):
-        verb.add_argument("-w", "--workspace", metavar="DIR", help=said, default=argparse.SUPPRESS)
-    parser.epilog = f"{show.format_help()}\n{export.format_help()}"
+    for one in (listed, show, export, *changes.values()):
+        one.add_argument("-w", "--workspace", metavar="DIR", help=said, default=argparse.SUPPRESS)
+    parser.epilog = "\n".join(one.format_help() for one in (show, export, *changes.values()))
     return parser.parse_args(list(argv))

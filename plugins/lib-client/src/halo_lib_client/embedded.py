@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import tempfile
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import Unpack
 
-from halo_kernel import Presence, Wanted, embedded
+from halo_kernel import (
+    Face,
+    Kernel,
+    LogSettings,
+    Presence,
+    Wanted,
+    configure,
+    ensure_home,
+    load_kernel_settings,
+    serving,
+)
 
 END_SECONDS = 12.0
 
@@ -27,7 +39,7 @@ def running(home: Path, wanted: Wanted) -> Generator[Presence]:
     thread.start()
     try:
         with tempfile.TemporaryDirectory(prefix="halo-", dir="/tmp" if deep else None) as folder:
-            kernel = embedded(home, f"{folder}/kernel.sock", **wanted)
+            kernel = _embedded(home, f"{folder}/kernel.sock", **wanted)
             try:
                 presence = asyncio.run_coroutine_threadsafe(kernel.__aenter__(), loop).result()
             except BaseException:  # Ctrl-C too
@@ -52,3 +64,23 @@ async def _cut() -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _embedded(home: Path, path: str, **wanted: Unpack[Wanted]) -> AsyncGenerator[Presence]:
+    """Run a kernel that answers on the Unix socket `path` alone, for as long as the context lasts."""
+    ensure_home(home)
+    bare = load_kernel_settings(home, os.environ)
+    configure(bare.of(LogSettings), redactor=bare.redactor)
+    kernel = await Kernel.start(home, embedded=True, **wanted)
+    configure(kernel.settings.of(LogSettings), redactor=kernel.settings.redactor)  # again: it knows plugins' secrets
+    try:
+        face = Face(kernel, url=f"unix:{path}")
+        sock = socket.socket(socket.AF_UNIX)
+        sock.bind(path)
+        sock.listen()
+        async with serving(face, sock, stopping=kernel.stopping):
+            yield face.presence
+    finally:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)  # what is cut is taken up later
+        await kernel.close()

@@ -91,10 +91,15 @@ def _seconds(value: str) -> float | None:
 
 
 def _kind(status: int | None, words: str) -> ModelErrorKind:
-    """Return the first kind that matches; without a status (an error within a stream) by its words alone."""
+    """Return the first kind that matches; without a status (an error within a stream) by its words alone.
+
+    A refused key is that whatever is said with it, and what a failing server says of accounts is not to be believed.
+    """
+    if status in (401, 402, 403):
+        return "account"
     if status != 429 and _OVERFLOW.search(words):
         return "overflow"
-    if status in (401, 402, 403) or _SPENT.search(words):
+    if (status is None or status < 500) and _SPENT.search(words):
         return "account"
     if status == 429 or (status is None and _THROTTLE.search(words)):
         return "throttle"

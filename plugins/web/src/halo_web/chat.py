@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 
 from halo_kernel import (
     BadInput,
+    CommandFinished,
     Exchange,
     Host,
     Incoming,
@@ -99,20 +100,22 @@ async def has_more(session: Session, after: str | None) -> bool:
 
 
 async def consumed(session: Session, receipt: Receipt) -> bool:
-    """Tell whether a turn has taken the message."""
+    """Tell whether a turn has taken the message, or a command was carried out."""
     async with aclosing(session.events(receipt.cursor)) as updates:
         return any([takes(update, receipt) async for update in updates])
 
 
 def takes(update: Update, receipt: Receipt) -> bool:
-    """Tell whether this is the event that takes the message into the history."""
+    """Tell whether this is the event that takes the message into the history, or answers it as a command."""
     body = update.event.body if update.event is not None else None
-    return isinstance(body, InputAdded) and body.row == receipt.row
+    return isinstance(body, InputAdded | CommandFinished) and body.row == receipt.row
 
 
-def ends(update: Update) -> bool:
-    """Tell whether this ends a turn for good: one that yielded leaves its answer to the next turn."""
+def ends(update: Update, receipt: Receipt) -> bool:
+    """Tell whether this ends the answer for good: a turn that yielded leaves its own to the next one."""
     body = update.event.body if update.event is not None else None
+    if isinstance(body, CommandFinished):
+        return body.row == receipt.row
     return isinstance(body, TurnEnded) and body.outcome != "yielded"
 
 
@@ -134,7 +137,7 @@ async def answer(session: Session, receipt: Receipt, *, waits: bool) -> AsyncIte
                 continue
             for event in reader.of(update):
                 yield event
-            if ends(update):
+            if ends(update, receipt):
                 return
 
 

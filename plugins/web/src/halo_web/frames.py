@@ -13,6 +13,7 @@ from halo_kernel import (
     AssistantCut,
     AssistantDiscarded,
     AssistantMessage,
+    CommandFinished,
     ContextCut,
     ContextErased,
     Delta,
@@ -113,6 +114,8 @@ class Frames:
                 return [{"type": "settled", **stamp, **answer}]
             case ContextErased(start=start, end=end) | ExchangeDeleted(start=start, end=end):
                 return [{"type": "erased"}] if self._has_shown(start, end) else []
+            case CommandFinished():
+                return [{"type": "command", **stamp, **_command(event.body)}]
             case TurnEnded() if event.body.outcome != "yielded":  # else the next turn answers for this one
                 return [{**_end(event.body), **stamp}]
             case SessionTitled(title=title):
@@ -167,6 +170,11 @@ def _question(body: QuestionAsked) -> Frame:
         "options": body.options,
         "expiresAt": body.expires_at,
     }
+
+
+def _command(body: CommandFinished) -> Frame:
+    asked: Frame = {"row": body.row, "text": body.said, "sender": body.sender}
+    return {**asked, "answer": body.text, "ok": body.ok, "session": body.session}
 
 
 def _result(body: ToolFinished) -> Frame:

@@ -1,4 +1,4 @@
-"""Agents, prompts and seeds as files in a workspace."""
+"""Agents, prompts and seeds as files in a workspace, and the commands that people have there."""
 
 from __future__ import annotations
 
@@ -6,13 +6,25 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from halo_kernel import AgentSource, ContextPart, HaloError, Host, PreparedInput, Session, WorkspaceInfo, hook
+from halo_kernel import (
+    AgentSource,
+    Command,
+    CommandSpec,
+    ContextPart,
+    HaloError,
+    Host,
+    PreparedInput,
+    Session,
+    WorkspaceInfo,
+    hook,
+)
 
 if TYPE_CHECKING:
     from .prompts import Prompts
 
 # Hooks are free functions, and those about a session are not handed the host: what it told is kept by workspace id.
 _prompts: dict[str, Prompts] = {}
+_hosts: dict[str, Host] = {}
 
 
 @hook
@@ -31,7 +43,7 @@ async def workspace_opened(workspace: WorkspaceInfo, host: Host) -> None:
     from .seeds import seed_home, seed_workspace
 
     home = host.settings.home
-    _prompts[workspace.id] = Prompts(Catalog(home, host.log))
+    _prompts[workspace.id], _hosts[workspace.id] = Prompts(Catalog(home, host.log)), host
     for written in (
         await asyncio.to_thread(seed_home, home),
         await asyncio.to_thread(seed_workspace, workspace, home),
@@ -45,7 +57,7 @@ async def runtime_stopping(host: Host) -> None:
     """Forget the workspaces of this home."""
     home = host.settings.home
     for workspace in [name for name, prompts in _prompts.items() if prompts.home == home]:
-        del _prompts[workspace]
+        del _prompts[workspace], _hosts[workspace]
 
 
 @hook
@@ -65,6 +77,23 @@ async def prepare_input(batch: Sequence[PreparedInput], session: Session) -> Seq
         return stamped(batch)
     home = str(_prompts_of(session).home)
     return await asyncio.to_thread(prepare, batch, folder=session.info.folder, home=home, access=session.info.access)
+
+
+@hook
+async def list_commands(session: Session) -> Iterable[CommandSpec]:
+    """Give `/session`, `/agent` and `/help`."""
+    from .commands import specs
+
+    return specs()
+
+
+@hook
+async def resolve_command(name: str, session: Session) -> Command | None:
+    """Give one of them, by its name or a short form."""
+    from .commands import resolve
+
+    prompts = _prompts_of(session)
+    return resolve(name, _hosts[session.info.workspace], prompts)
 
 
 def _prompts_of(session: Session) -> Prompts:

@@ -10,8 +10,11 @@ export const running = signal("");
 export const asked = signal(null);
 /** The id, in the document, of question number `question`. */
 export const placeOf = (question) => `question-${question}`;
-/** Keys of messages that are in the journal. */
+/** Keys of messages that are in the journal; of commands, which have none there, `rowOf` their row. */
 export const taken = signal(new Set());
+export const rowOf = (row) => `row:${row}`;
+/** The session in which the conversation goes on, by the row of the command that said so. */
+export const onward = new Map();
 
 const index = new Map();
 /** A call's item by the call's id; some providers use an id again, then its last item counts. */
@@ -21,6 +24,7 @@ export function clear() {
   batch(() => {
     index.clear();
     calls.clear();
+    onward.clear();
     items.value = [];
     running.value = "";
     asked.value = null;
@@ -84,7 +88,13 @@ const steps = {
   },
   user(frame) {
     taken.value = new Set(taken.value).add(frame.key);
-    put(`row:${frame.row}`, "user", { text: frame.text, at: frame.at });
+    put(rowOf(frame.row), "user", { text: frame.text, at: frame.at });
+  },
+  command(frame) {
+    put(rowOf(frame.row), "user", { text: frame.text, at: frame.at });
+    put(`answer:${frame.row}`, "notice", { text: frame.answer });
+    if (frame.session) onward.set(frame.row, frame.session);
+    taken.value = new Set(taken.value).add(rowOf(frame.row));
   },
   stream: append,
   thinking(frame) {

@@ -1,7 +1,7 @@
 // Where the page is and what it can do there: sign-in, workspace, sessions, the open session, messages on their way.
 
 import { batch, computed, effect, signal } from "@preact/signals";
-import { apply, asked, clear, taken } from "./conversation.js";
+import { apply, asked, clear, onward, rowOf, taken } from "./conversation.js";
 import { follow, pause, read } from "./events.js";
 import { ask, get, post, randomKey } from "./http.js";
 import { t } from "./words.js";
@@ -23,7 +23,7 @@ export const complaint = signal("");
 export const models = signal(null);
 /** "live", "lost" or "stopped". */
 export const connection = signal("live");
-/** Messages that are not in the journal yet: `{key, text, workspace, session, state, error, at}`. */
+/** Messages that are not in the journal yet: `{key, text, workspace, session, state, error, at, row}`. */
 export const outgoing = signal([]);
 export const stopping = signal(false);
 /** What a screen reader is told. */
@@ -31,8 +31,9 @@ export const spoken = signal("");
 
 export const here = computed(() => workspaces.value.find((one) => one.id === workspace.value) || null);
 export const title = computed(() => sessions.value.find((one) => one.id === session.value)?.title || "");
+const isTaken = ({ key, row }) => taken.value.has(key) || taken.value.has(rowOf(row));
 export const pending = computed(() =>
-  outgoing.value.filter((one) => one.workspace === workspace.value && one.session === session.value && !taken.value.has(one.key)),
+  outgoing.value.filter((one) => one.workspace === workspace.value && one.session === session.value && !isTaken(one)),
 );
 
 const STORE = "halo-outgoing";
@@ -91,32 +92,35 @@ async function deliver(key) {
   }
 }
 
-/** Post a message and return its session; the answer itself comes through the subscription. */
+/** Post a message and return its session and row; the answer itself comes through the subscription. */
 async function submit({ key, text, workspace, session }) {
   const response = await ask("api/web/chat", { body: { key, message: text, workspace, session } });
   for await (const events of read(response)) {
     const first = events.find((event) => event.data.type === "session");
-    if (first) return first.data.sessionId;
+    if (first) return first.data;
     throw new Error("no session frame");
   }
   throw new Error("cut");
 }
 
-function accepted({ key, session: from, workspace: place }, id) {
+function accepted({ key, session: from, workspace: place }, { sessionId: id, row }) {
   batch(() => {
-    outgoing.value = outgoing.value.map((one) => (one.key === key ? { ...one, session: id, state: "accepted" } : one));
+    outgoing.value = outgoing.value.map((one) => (one.key === key ? { ...one, session: id, row, state: "accepted" } : one));
     if (from === null && session.value === null && place === workspace.value) openSession(id);
   });
   remember();
   refreshSessions();
 }
 
-// What is taken into the journal is no longer on its way.
+// What is taken into the journal is no longer on its way. A command of this page may have named where it goes on.
 effect(() => {
-  const left = outgoing.value.filter((one) => !taken.value.has(one.key));
-  if (left.length === outgoing.value.length) return;
-  outgoing.value = left;
+  const gone = outgoing.value.filter(isTaken);
+  if (!gone.length) return;
+  const next = gone.map((one) => onward.get(one.row)).findLast(Boolean);
+  outgoing.value = outgoing.value.filter((one) => !gone.includes(one));
   remember();
+  if (next) queueMicrotask(() => openSession(next));
+  if (gone.some((one) => taken.value.has(rowOf(one.row)))) refreshSoon();
 });
 
 function recall() {
@@ -167,6 +171,8 @@ function remark(frames) {
     if (frames.at(-1).turn) spoken.value = t("finished");
     refreshSoon();
   }
+  const told = frames.findLast((frame) => frame.type === "command");
+  if (told) spoken.value = told.answer;
   if (frames.some((frame) => frame.type === "question" || frame.type === "settled")) refreshSoon();
 }
 
