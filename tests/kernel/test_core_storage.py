@@ -120,7 +120,7 @@ async def test_a_storage_that_fails_at_any_write_loses_and_doubles_nothing(
         events = await at_rest(session)
         ends = check(events, note)
         assert session._desk is None or session._desk.history == history_of(events)  # type: ignore[attr-defined]
-        if handle.receipt is None:  # type: ignore[attr-defined]
+        if not handle.row:  # type: ignore[attr-defined]
             assert ends == [] and result is None
             return
         assert next(e.body.text for e in events if isinstance(e.body, InputAdded)) == "go"

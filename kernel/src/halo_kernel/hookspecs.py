@@ -178,6 +178,4 @@ async def report_health(host: contracts.Host) -> Iterable[records.HealthCheck]:
     """Collect: what `halo doctor` should say of the plugin's own matters, such as a program that it needs."""
 
 
-for _each in [each for each in globals().values() if isfunction(each) and each.__module__ == __name__]:
-    spec(_each)
-del _each
+_SPECIFICATIONS = [spec(each) for each in [*globals().values()] if isfunction(each) and each.__module__ == __name__]
