@@ -357,6 +357,28 @@ async def test_a_fallback_without_a_provider_is_left_out(tmp_path: Path) -> None
         assert plugin.asked == ["a/model", "a/model", "b/model"]
 
 
+@pytest.mark.parametrize(
+    ("own", "asked"),
+    [(("c/model", "d/model"), "c"), ((), ""), (None, "b")],
+    ids=["its own", "none", "those of all"],
+)
+async def test_an_agent_has_fallbacks_of_its_own(tmp_path: Path, own: tuple[str, ...] | None, asked: str) -> None:
+    """An agent's fallbacks are asked in place of those of all; an empty list is none."""
+    agent = AgentSpec(id="picky", name="picky", model=ModelChoice(model="a/model", fallbacks=own))
+    async with market(tmp_path, NAMES[:2], agent=agent) as (kernel, plugin, _):
+        plugin.fail("a/model", "key")
+        workspace = await kernel.host.workspaces.open(_folder(tmp_path))
+        session = await kernel.host.sessions.create(workspace=workspace.id, principal=OPERATOR, agent="picky")
+        result = await ask(session)
+        assert (result.outcome, result.text) == (("succeeded", f"{asked} here") if asked else ("failed", ""))
+        assert plugin.asked == ["a/model", *([f"{asked}/model"] if asked else [])]
+
+
+def _folder(tmp_path: Path) -> Path:
+    (tmp_path / "w").mkdir(exist_ok=True)
+    return tmp_path / "w"
+
+
 async def test_each_model_is_a_call_of_its_own_for_the_guards(tmp_path: Path) -> None:
     """Every model that is asked is allowed first and accounted for; a denial is not passed on to the next one."""
     async with market(tmp_path, NAMES[:3]) as (kernel, plugin, _):

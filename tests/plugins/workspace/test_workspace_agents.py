@@ -90,6 +90,13 @@ def test_the_model_may_be_left_to_the_kernel(site: Any) -> None:
     assert model.options == {"thinking": {"enabled": True}}
 
 
+def test_an_agent_names_its_fallbacks() -> None:
+    """`fallbacks` of a model are the models to ask when it fails, and no option of its provider."""
+    text = "model: {provider: a, id: x, fallbacks: [b/y, c/z]}"
+    model = read_definition(text, agent="x", folder="/f").spec.model
+    assert model is not None and (model.fallbacks, model.options) == (("b/y", "c/z"), {})
+
+
 def test_the_context_may_be_left_to_the_model() -> None:
     """An agent says how long a conversation may get and when it is made shorter, or nothing of it."""
     spec = read_definition(TOOLS, agent="x", folder="/f").spec

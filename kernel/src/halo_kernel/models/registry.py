@@ -87,13 +87,14 @@ class Models:
         raise ModelError("no model can answer here", kind="none", advice=_ADVICE if self.providers else _INSTALL)
 
     async def line(self, session: Session, hooks: Hooks, first: str = "") -> list[Offer]:
-        """Return the models to ask in order: `first`, or the agent's own, or the chosen one; then the fallbacks.
+        """Return the models to ask in order: `first`, the agent's own, or the chosen one; then its fallbacks, or all's.
 
         Raises `ModelError` of kind `none` when there is no first; a fallback without a provider is left out.
         """
-        own = session.agent.model.model if session.agent.model else ""
-        names: list[str] = []
-        for name in (first or own or (await self.choose())[0].model, *self._wish.fallbacks):
+        wish, names = session.agent.model, list[str]()
+        own = first or (wish.model if wish else "") or (await self.choose())[0].model
+        others = self._wish.fallbacks if wish is None or wish.fallbacks is None else wish.fallbacks
+        for name in (own, *others):
             found = await hooks.first(hookspecs.resolve_model, name=name, session=session)
             names.append(storable_text(found or name))
             if len(names) > 1 and names[-1].partition("/")[0] not in self.providers:

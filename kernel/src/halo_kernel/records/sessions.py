@@ -109,9 +109,13 @@ class WorkspaceInfo(Struct, frozen=True, kw_only=True):
 
 
 class ModelChoice(Struct, frozen=True, kw_only=True):
-    """An agent's wish for a model: `<provider>/<id>`, its own endpoint, answer length, and provider options."""
+    """An agent's wish for a model: `<provider>/<id>`, its own endpoint, answer length, and provider options.
+
+    `fallbacks` are asked in their order when it fails, None: those of the setting.
+    """
 
     model: str
+    fallbacks: tuple[str, ...] | None = None
     endpoint: str | None = None
     max_tokens: int | None = None
     options: dict[str, object] = {}

@@ -33,6 +33,7 @@ class Model(Struct, frozen=True, rename="camel"):
     id: Text
     endpoint: Text | None = None
     max_tokens: Count | None = None
+    fallbacks: tuple[Text, ...] | None = None
     prompt_caching: bool | Literal["5m", "1h"] | UnsetType = UNSET
     thinking: Thinking | UnsetType = UNSET
     verbosity: Literal["low", "medium", "high"] | UnsetType = UNSET
@@ -109,9 +110,13 @@ def _choice(model: Model | None) -> ModelChoice | None:
     if model is None:
         return None
     given: dict[str, object] = msgspec.to_builtins(model)
-    options = {key: value for key, value in given.items() if key not in ("provider", "id", "endpoint", "maxTokens")}
+    ours = ("provider", "id", "endpoint", "maxTokens", "fallbacks")
     return ModelChoice(
-        model=f"{model.provider}/{model.id}", endpoint=model.endpoint, max_tokens=model.max_tokens, options=options
+        model=f"{model.provider}/{model.id}",
+        fallbacks=model.fallbacks,
+        endpoint=model.endpoint,
+        max_tokens=model.max_tokens,
+        options={key: value for key, value in given.items() if key not in ours},
     )
 
 
