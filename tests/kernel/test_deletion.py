@@ -9,6 +9,7 @@ import pytest
 
 from halo_kernel import (
     OPERATOR,
+    Call,
     Conflict,
     Database,
     Incoming,
@@ -16,12 +17,25 @@ from halo_kernel import (
     NotFound,
     Pointer,
     Principal,
+    Question,
     Session,
     SessionClosed,
     SessionSettings,
+    ToolSpec,
 )
 from halo_kernel.sessions.retention import DELETED_MS, KEPT_KEYS, SETTLED_MS, bury, forget_settled
-from halo_kernel.testing import Answer, Hang, Postbox, ScriptedModel, a_session, running_kernel, until
+from halo_kernel.testing import Answer, Calls, Hang, Postbox, ScriptedModel, a_session, running_kernel, until
+
+
+class AskTool:
+    """A tool that asks before it does anything."""
+
+    spec = ToolSpec(name="ask", description="Ask.", parameters={"type": "object"}, effect="write")
+
+    async def run(self, call: Call) -> str:
+        if call.answer is None:
+            call.ask(Question(text="Really?"))
+        return "fine"
 
 
 async def delete(kernel: Kernel, session: Session) -> None:
@@ -102,6 +116,26 @@ async def test_a_parent_is_told_that_a_child_was_deleted(tmp_path: Path) -> None
         await delete(kernel, child)
         await until(lambda: len(model.requests) == 2)
         assert "[SUB-AGENT ABORTED: the session was deleted]" in str(model.requests[1].messages)
+
+
+@pytest.mark.parametrize("how", ["waits", "landed"])
+async def test_a_turn_that_nobody_runs_is_over_with_its_session(tmp_path: Path, how: str) -> None:
+    """A turn that waits for a person, or was put down, ends with the deletion, and its pointer is told."""
+    post, model = Postbox(), ScriptedModel([Calls([("ask", {})]) if how == "waits" else Hang()])
+    async with running_kernel(tmp_path / "home", model=model, tools=[AskTool()], extra={"post": post}) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        pointer = Pointer(dispatcher="post", target="post:caller:1")
+        await session.submit(Incoming(text="go", reply_to=pointer))
+        if how == "waits":
+            await until(lambda: session.info.state == "waiting")
+        else:
+            await until(lambda: model.active)
+            await session.close("land")  # type: ignore[attr-defined]
+            model.then(Hang())
+        await kernel.host.sessions.delete(session.info.id, workspace=session.info.workspace, principal=OPERATOR)
+        await until(lambda: post.arrived)
+        assert [part.reason for part in post.arrived] == ["deleted"]
+        assert await count(database_of(kernel, session), "runs") == 0
 
 
 async def test_a_foreign_session_is_not_deleted(tmp_path: Path) -> None:

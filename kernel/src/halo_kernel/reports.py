@@ -14,7 +14,10 @@ from .records import Debt, Settlement, TurnEnded
 from .tables import insert
 
 REPORT_CHARS = 8192
-_BELOW = "WITH RECURSIVE below(id) AS (SELECT ? UNION ALL SELECT s.id FROM sessions s JOIN below b ON s.parent = b.id)"
+_BELOW = (
+    "WITH RECURSIVE below(id) AS (SELECT ? UNION ALL"
+    " SELECT s.id FROM sessions s JOIN below b ON s.parent = b.id WHERE s.deleted_at IS NULL)"
+)
 
 
 def settle(tx: Tx, session: str, *, at: int, turn: str = "") -> None:

@@ -1,7 +1,7 @@
 """Write the small home that this version leaves to later ones: `python tests/data/homes/write.py`, once a schema.
 
-A home that was left is never written again: it is what some release wrote. It is added with `git add -f`, since it has a
-`.halo`.
+A home that was left is never written again: it is what some release wrote. It is added with `git add -f`, since it
+has a `.halo`.
 """
 
 from __future__ import annotations

@@ -178,6 +178,8 @@ def halt(tx: Tx, session: str, how: Halt, *, at: int) -> tuple[records.Event, ..
     What waits goes into the history unanswered when it is stopped, else it is dropped; a paused turn will end as
     cancelled. One that is deleted is found no more, and its rows are taken out later.
     """
+    if how == "deleted":  # a turn that nobody runs has nobody to end it
+        tx.execute("DELETE FROM runs WHERE session = ? AND (landed = 1 OR waiting > 0)", (session,))
     events = end_pause(tx, session, why=f"the session was {how}", at=at)
     tx.execute(f"UPDATE sessions SET {how}_at = coalesce({how}_at, ?) WHERE id = ?", (at, session))
     left = waiting(tx, session) if how == "stopped" else []

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from .. import hookspecs, records
 from ..access import fold_access
 from ..contracts import Lease, Tx, Update
-from ..errors import Conflict, HaloError, LeaseHeld, SessionClosed, Stopping
+from ..errors import Conflict, HaloError, LeaseHeld, NotFound, SessionClosed, Stopping
 from ..folds import History
 from ..inbox import accept, check, prepared, waiting
 from ..journal import EVERY, append, folded, journal_of, keep_folds, last_answer
@@ -188,7 +188,9 @@ class LiveSession:
 
     def _driven(self, task: asyncio.Task[None]) -> None:
         self._driver = None
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if not task.cancelled() and isinstance(error := task.exception(), NotFound):
+            logger("sessions").info("a deleted session has ended", session=self._info.id, error=error.message)
+        elif not task.cancelled() and (error := task.exception()) is not None:
             logger("sessions").error("session stopped running", session=self._info.id, error=repr(error))
             self._desk = None
             self._retry_later()
