@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from .. import hookspecs, records
 from ..access import fold_access
 from ..contracts import Lease, Tx, Update
-from ..errors import Conflict, HaloError, LeaseHeld, NotFound, SessionClosed, Stopping
+from ..errors import Conflict, HaloError, LeaseHeld, SessionClosed, Stopping
 from ..folds import History
 from ..inbox import accept, check, prepared, waiting
 from ..journal import EVERY, append, folded, journal_of, keep_folds, last_answer
@@ -188,9 +188,7 @@ class LiveSession:
 
     def _driven(self, task: asyncio.Task[None]) -> None:
         self._driver = None
-        if not task.cancelled() and isinstance(error := task.exception(), NotFound):
-            logger("sessions").info("a deleted session has ended", session=self._info.id, error=error.message)
-        elif not task.cancelled() and (error := task.exception()) is not None:
+        if not task.cancelled() and (error := task.exception()) is not None:
             logger("sessions").error("session stopped running", session=self._info.id, error=repr(error))
             self._desk = None
             self._retry_later()
@@ -429,6 +427,8 @@ class LiveSession:
         await self._tell_tree()
         names = await seat.database.read(lambda tx: rows.tree(tx, session))
         await asyncio.gather(*(live.halted(how) for name in names if (live := seat.sessions.get(name)) is not None))
+        if how == "deleted":  # what was landed meanwhile
+            await seat.write(write)
 
     async def halted(self, how: rows.Halt) -> None:
         """End the active run and return when it has ended, after 5 s at the latest; what is deleted is closed."""
