@@ -60,7 +60,9 @@ def report(home: Path, words: Sequence[str]) -> NoReturn:
         found = Plugins().discover()
         for name in (word for word in words if os.sep not in word):
             rows = _loaded(name, [each for each in found if each.name == name])
-            told.write(json.encode([judge(each) for each in rows]) + b"\n")
+            verdicts = json.encode([judge(each) for each in rows])
+            sys.stdout.flush()  # before the verdict: whoever reads that may end us
+            told.write(verdicts + b"\n")
             told.flush()
     os._exit(0)  # a thread that a plugin has started would keep us
 
