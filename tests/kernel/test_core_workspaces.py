@@ -152,6 +152,26 @@ async def test_a_copy_becomes_a_workspace_of_its_own(tmp_path: Path) -> None:
         assert same.info.workspace == made.id
 
 
+async def test_a_workspace_that_was_moved_behind_a_link_is_the_same(tmp_path: Path) -> None:
+    """A folder that the list knows by another way to the same place is no copy, whichever way it is opened by."""
+    disk, link = tmp_path / "disk", tmp_path / "link"
+    (disk / "w").mkdir(parents=True)
+    async with running_kernel(tmp_path / "home") as kernel:
+        first = await kernel.host.workspaces.open(disk / "w")
+        registry, odd = kernel.workspaces.registry, str(tmp_path / "disk" / ".." / "disk" / "w")
+        await registry.write(lambda tx: tx.one("UPDATE workspaces SET path = ?", (odd,)))
+    async with running_kernel(tmp_path / "home") as kernel:
+        assert (await kernel.host.workspaces.open(disk / "w")).id == first.id
+    (tmp_path / "far").mkdir()
+    shutil.move(disk / "w", tmp_path / "far" / "w")
+    (disk / "w").symlink_to(tmp_path / "far" / "w")
+    link.symlink_to(disk)
+    async with running_kernel(tmp_path / "home") as kernel:
+        for way in (disk / "w", link / "w", tmp_path / "far" / "w"):
+            assert (await kernel.host.workspaces.open(way)).id == first.id
+        assert [each.path for each in await kernel.host.workspaces.list()] == [str(tmp_path / "far" / "w")]
+
+
 async def test_unfinished_work_is_not_copied(tmp_path: Path) -> None:
     """A copy in which something runs, waits or is owed gets no new id, since both would do it, and stays as it is."""
     model = ScriptedModel([Hang()])

@@ -14,10 +14,7 @@ from .records import Debt, Settlement, TurnEnded
 from .tables import insert
 
 REPORT_CHARS = 8192
-_BELOW = (
-    "WITH RECURSIVE below(id) AS (SELECT ? UNION ALL"
-    " SELECT s.id FROM sessions s JOIN below b ON s.parent = b.id WHERE s.deleted_at IS NULL)"
-)
+_BELOW = "WITH RECURSIVE below(id) AS (SELECT ? UNION ALL SELECT s.id FROM sessions s JOIN below b ON s.parent = b.id)"
 
 
 def settle(tx: Tx, session: str, *, at: int, turn: str = "") -> None:
@@ -47,7 +44,8 @@ def is_quiescent(tx: Tx, session: str, *, parked: bool = False) -> bool:
     """Tell whether nothing from a session down runs, waits for a person, or would start a run."""
     waits = " OR EXISTS (SELECT 1 FROM inbox WHERE session = below.id AND state = 'waiting')"
     busy = f"EXISTS (SELECT 1 FROM runs WHERE session = below.id){'' if parked else waits}"
-    return tx.one(f"{_BELOW} SELECT 1 FROM below WHERE {busy} LIMIT 1", (session,)) is None
+    gone = "id IN (SELECT id FROM sessions WHERE deleted_at IS NOT NULL)"
+    return tx.one(f"{_BELOW} SELECT 1 FROM below WHERE NOT {gone} AND ({busy}) LIMIT 1", (session,)) is None
 
 
 def _report(tx: Tx, session: str, held: Held, *, at: int, deleted: bool) -> None:

@@ -201,7 +201,7 @@ class Workspaces:
 
     async def _register(self, info: WorkspaceInfo) -> None:
         row = await self.registry.read(lambda tx: tx.one("SELECT path FROM workspaces WHERE id = ?", (info.id,)))
-        if row is not None and row[0] != info.path and (Path(row[0]) / ".halo" / "halo.db").exists():
+        if row and os.path.realpath(row[0]) != info.path and (Path(row[0]) / ".halo" / "halo.db").exists():
             advice = f"make the copy a workspace of its own: halo workspaces new-id {shlex.quote(info.path)}"
             raise Conflict(f"{info.path} and {row[0]} are one workspace: one is a copy of the other", advice=advice)
         values = {"id": info.id, "path": info.path, "used_at": self.clock.now()}

@@ -328,8 +328,26 @@ async def test_a_workspace_comes_to_one_place(
         with pytest.raises(BadInput) as refused:
             put_back(tmp_path / "one.backup", home, moves=moves)
         assert refused.value.field == "map"
+    with pytest.raises(BadInput, match="where no workspace of this backup was") as refused:
+        put_back(tmp_path / "one.backup", home, moves={tmp_path / "typo": tmp_path / "x"})
+    assert refused.value.field == "map" and not (tmp_path / "x").exists()
     with pytest.raises(BadInput, match="whole home"):
         put_back(tmp_path / "one.backup", home, folder=tmp_path / "x")
+
+
+async def test_a_workspace_comes_back_by_any_way_to_its_place(
+    kernel: Kernel, home: Path, tmp_path: Path, make: Make, put_back: PutBack
+) -> None:
+    """Where the place is named with `..` or behind a link, the workspace is opened there by every way."""
+    await a_session(kernel, tmp_path / "w")
+    await make(kernel, tmp_path / "one.backup", workspace=str(tmp_path / "w"))
+    await kernel.close()
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    put_back(tmp_path / "one.backup", home, folder=tmp_path / "real" / ".." / "link" / "back")
+    async with running_kernel(home) as again:
+        one = await again.host.workspaces.open(tmp_path / "link" / "back")
+        assert (await again.host.workspaces.open(tmp_path / "real" / "back")).id == one.id
     assert not (tmp_path / "x").exists()
 
 

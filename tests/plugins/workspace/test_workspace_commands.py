@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from halo_kernel import Access, CommandFinished, Incoming, Kernel, Principal, Session
+from halo_kernel import Access, CommandFinished, Incoming, Kernel, NotFound, Principal, Session
 from halo_kernel.testing import Answer, Calls, Hang, ScriptedModel, journal, until
 
 BIRD = "name: Bird\ndescription: Knows birds.\ntools: [note]\ncontext:\n  maxTokens: 60000\n"
@@ -216,6 +216,22 @@ async def test_an_agent_is_deleted_so_that_it_can_come_back(kernel: Kernel, site
     trash.symlink_to(far)
     far.mkdir()
     assert "is a link" in (await ask(session, "/agent delete bird")).text and folder.exists()
+
+
+async def test_a_session_outlives_its_agent(kernel: Kernel, site: Any, model: ScriptedModel) -> None:
+    """A session whose agent is gone is opened, takes commands and is deleted; a message there fails by that name."""
+    orphan = await a_session(kernel, site, agent="bird")
+    healthy, name, workspace = await a_session(kernel, site), orphan.info.id, orphan.info.workspace
+    assert (await ask(healthy, "/agent delete bird")).ok
+    await orphan.close("abort")  # type: ignore[attr-defined]
+    owner = Principal(name="ann")
+    orphan = await kernel.host.sessions.open(name, workspace=workspace, principal=owner)
+    result = await orphan.prompt(Incoming(text="sing", principal=owner)).result
+    assert result.outcome == "failed" and "bird" in result.error and model.requests == []
+    assert (await ask(orphan, "/help")).ok and (await ask(orphan, "/session new")).session != ""
+    await kernel.host.sessions.delete(name, workspace=workspace, principal=owner)
+    with pytest.raises(NotFound):
+        await kernel.host.sessions.open(name, workspace=workspace, principal=owner)
 
 
 @pytest.mark.parametrize(("access", "seen"), [("full", True), ("readonly", False)])

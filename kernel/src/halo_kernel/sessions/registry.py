@@ -18,7 +18,7 @@ from ..folds import History, View
 from ..inbox import waiting
 from ..journal import erase, folded, journal_of, make_cursor, read
 from ..log import logger
-from ..records import Access, Event, Message, Principal, SessionInfo
+from ..records import Access, AgentSpec, Event, Message, Principal, SessionInfo
 from ..records.storable import storable_text
 from ..recovery import is_cut
 from ..repair import repair_history
@@ -305,7 +305,11 @@ class Sessions:
             return info, cut or bool(waiting(tx, session))
 
         info, owed = await seat.database.read(look)
-        live = LiveSession(seat, info, seat.find_agent(seat.workspace, info.agent))
+        try:
+            agent = seat.find_agent(seat.workspace, info.agent)
+        except NotFound:  # it can be looked at, left and deleted all the same
+            agent = AgentSpec(id=info.agent, name=info.agent, tools=())
+        live = LiveSession(seat, info, agent)
         seat.sessions[session] = live
         if owed:
             live.stir()

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ..access import fold_access
 from ..contracts import Tx
 from ..errors import HaloError
-from ..inbox import accept, check
+from ..inbox import accept, check, level_of
 from ..records import Access, Extension, HookSkipped
 
 
@@ -34,13 +34,8 @@ class Extensions:
             key = message.key or f"turn:{turn}:{number}"
             try:
                 check(message)
-                level = access if name == session else fold_access(_level(tx, name), access)
+                level = access if name == session else fold_access(level_of(tx, name)[0], access)
                 accept(tx, name, message, key=key, at=at, access=level, cap=cap)
                 self.taken.add(name)
             except HaloError as error:
                 self.skipped.append(HookSkipped(plugin=plugin, hook="extend_turn", error=error.message))
-
-
-def _level(tx: Tx, session: str) -> Access:
-    row = tx.one("SELECT access FROM sessions WHERE id = ?", (session,))
-    return row[0] if row else "readonly"

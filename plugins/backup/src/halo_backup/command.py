@@ -195,7 +195,7 @@ def _move(text: str) -> tuple[Path, Path]:
     former, _, now = text.partition("=")
     if not former.startswith("/") or not now:
         raise BadInput(f"--map takes OLD=NEW, two folders, the former absolute, not {text!r}", field="map")
-    return Path(former), Path(now).expanduser().absolute()
+    return Path(former), Path(now).expanduser().resolve()
 
 
 @contextmanager

@@ -114,11 +114,14 @@ def _places(archive: Archive, aim: Aim) -> Mapping[str, Path]:
     manifest, found = archive.manifest, dict[str, Path]()
     if aim.folder is not None and manifest.whole:
         raise BadInput("this is a backup of a whole home; --map says where folders lie now", field="workspace")
+    for former in aim.moves:
+        if not any(Path(entry.path).is_relative_to(former) for entry in manifest.workspaces):
+            raise BadInput(f"--map names {former}, where no workspace of this backup was", field="map")
     for entry in manifest.workspaces:
-        folder = aim.folder.absolute() if aim.folder else _moved(Path(entry.path), aim.moves)
+        folder = (aim.folder or _moved(Path(entry.path), aim.moves)).resolve()
         if folder in found.values():
             raise BadInput(f"two workspaces would come to {folder}", field="map")
-        if any(folder.is_relative_to(aim.home.absolute() / name) for name in ("global", "secrets")):
+        if any(folder.is_relative_to(aim.home.resolve() / name) for name in ("global", "secrets")):
             raise BadInput(f"{folder} is no place for a workspace: Halo's own files are there", field="map")
         found[entry.id] = folder
     return found

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from halo_kernel import (
     AgentSource,
+    AgentSpec,
     Command,
     CommandSpec,
     ContextPart,
     HaloError,
     Host,
+    NotFound,
     PreparedInput,
     Session,
     WorkspaceInfo,
@@ -62,7 +64,14 @@ async def runtime_stopping(host: Host) -> None:
 
 @hook
 async def prepare_context(session: Session) -> Iterable[ContextPart]:
-    """Give the prompt's parts from files. Raises `BadFile` for one that is there and cannot be read."""
+    """Give the prompt's parts from files.
+
+    Raises `BadFile` for one that is there and cannot be read, `NotFound` when the session's agent is gone: the kernel
+    has an empty one in its place, so that the session can be looked at, left and deleted.
+    """
+    agent = session.agent.id
+    if session.agent == AgentSpec(id=agent, name=agent, tools=()):
+        raise NotFound(f"there is no agent {agent} any more", advice="put it back, or go on with `/session new`")
     prompts = _prompts_of(session)
     kept = prompts.kept(session.info, session.agent)
     return await asyncio.to_thread(prompts.compose, session.info, session.agent) if kept is None else kept
