@@ -94,7 +94,7 @@ def test_the_commands_for_people_can_be_added(minimal: Installed) -> None:
     done = minimal.person.run("plugins")
     assert (done.code, done.out) == (1, "")
     assert "there is no command 'plugins'" in done.err and "pip install halo-cli" in done.err
-    minimal.pip_install("plugins/api", "plugins/cli")
+    minimal.pip_install("plugins/api", "plugins/cli", "plugins/lib-client", "plugins/lib-settings")
     done = minimal.person.run("doctor")
     assert done.code == 1
     assert "BAD  models: no model can answer here" in done.out

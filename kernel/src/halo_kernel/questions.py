@@ -60,7 +60,7 @@ def answer(
         raise Forbidden(f"question {number} is answered by somebody with {info.access} access")
     if info.state != "pending" or info.expires_at <= at:
         how = "has expired" if info.state == "pending" else f"was {info.state} already"
-        raise Conflict(f"question {number} {how}", advice="look at the conversation: the call has gone on without it")
+        raise Conflict(f"question {number} {how}", advice="look at the conversation: it has gone on")
     state: _End = "approved" if approved else "denied"
     events = _settle(tx, "id = ?", number, state=state, text=text, by=principal.name, at=at)
     return _find(tx, number, principal), events

@@ -93,3 +93,12 @@ def test_what_becomes_of_a_session(said: str, capsys: pytest.CaptureFixture[str]
     with pytest.raises(BadInput, match="title"):
         sessions.command(["rename", said, " "])
     assert listed() == before
+
+
+def test_a_command_that_looks_begins_no_workspace(said: str, tmp_path: Path) -> None:
+    """In a folder where nothing was said yet it is told so, and there is nothing afterwards that was not before."""
+    (tmp_path / "empty").mkdir()
+    for verb in ([], ["list"], ["show", said], ["delete", said]):
+        with pytest.raises(NotFound, match="is no workspace: nothing was said there yet"):
+            sessions.command(["-w", str(tmp_path / "empty"), *verb])
+    assert list((tmp_path / "empty").iterdir()) == []

@@ -14,7 +14,7 @@ from halo_lib_client import Client
 
 from .progress import waiting
 from .terminal import answer, note, plain
-from .workspaces import choose_folder, open_workspace, reach, session_path
+from .workspaces import choose_folder, kept_workspace, reach, session_path
 
 _STEP = 0.1
 Asked = Mapping[str, Any]
@@ -26,7 +26,7 @@ def command(argv: Sequence[str]) -> int:
     options = _options(argv)
     act: Act = _list if options.action == "list" else _show if options.action == "show" else _settle
     with reach() as client:
-        workspace, _ = open_workspace(client, choose_folder(options.workspace))
+        workspace = kept_workspace(client, choose_folder(options.workspace))
         act(client, workspace, options)
     return 0
 

@@ -14,14 +14,14 @@ from halo_kernel import BadInput
 from halo_lib_client import Client
 
 from .terminal import answer, note, plain
-from .workspaces import choose_folder, open_workspace, reach, session_path
+from .workspaces import choose_folder, kept_workspace, reach, session_path
 
 
 def command(argv: Sequence[str]) -> int:
     """List sessions, one line each; or do something with one."""
     options = _options(argv)
     with reach() as client:
-        workspace, _ = open_workspace(client, choose_folder(options.workspace))
+        workspace = kept_workspace(client, choose_folder(options.workspace))
         if options.verb in (None, "list"):
             rows = client.get(f"{session_path(workspace)}?limit=200")["sessions"]
             return _list(rows, as_json=getattr(options, "json", False))

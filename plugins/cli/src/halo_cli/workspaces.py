@@ -61,6 +61,16 @@ def open_workspace(client: Client, folder: Path, *, new_id: bool = False) -> tup
     return answer["id"], answer["path"]
 
 
+def kept_workspace(client: Client, folder: Path) -> str:
+    """Return the id of a folder's workspace for a command that begins none. Raises `NotFound` where there is none."""
+    with needs(client, "api"):
+        client.get("/api/workspaces")
+    if folder.is_dir() and not (folder / ".halo").is_dir():
+        said = f"{folder} is no workspace: nothing was said there yet"
+        raise NotFound(said, advice="name another folder with -w, or begin with `halo run`")
+    return open_workspace(client, folder)[0]
+
+
 @contextmanager
 def needs(client: Client, plugin: str) -> Generator[None]:
     """Ask for routes of a plugin: where nothing is at them, raise a `NotFound` that says why, and what to do."""
