@@ -96,9 +96,11 @@ def test_what_becomes_of_a_session(said: str, capsys: pytest.CaptureFixture[str]
 
 
 def test_a_command_that_looks_begins_no_workspace(said: str, tmp_path: Path) -> None:
-    """In a folder where nothing was said yet it is told so, and there is nothing afterwards that was not before."""
+    """In a folder where nothing was said yet nothing is listed, other verbs say so, and nothing is there afterwards."""
     (tmp_path / "empty").mkdir()
-    for verb in ([], ["list"], ["show", said], ["delete", said]):
+    for verb in ([], ["list"]):
+        assert sessions.command(["-w", str(tmp_path / "empty"), *verb]) == 0
+    for verb in (["show", said], ["delete", said]):
         with pytest.raises(NotFound, match="is no workspace: nothing was said there yet"):
             sessions.command(["-w", str(tmp_path / "empty"), *verb])
     assert list((tmp_path / "empty").iterdir()) == []

@@ -26,7 +26,7 @@ def command(argv: Sequence[str]) -> int:
     options = _options(argv)
     act: Act = _list if options.action == "list" else _show if options.action == "show" else _settle
     with reach() as client:
-        workspace = kept_workspace(client, choose_folder(options.workspace))
+        workspace = kept_workspace(client, choose_folder(options.workspace), lists=options.action == "list")
         act(client, workspace, options)
     return 0
 
@@ -60,7 +60,8 @@ def _path(workspace: str, options: argparse.Namespace) -> str:
 
 def _list(client: Client, workspace: str, options: argparse.Namespace) -> None:
     session = quote(plain(options.session or "", "session"), safe="")
-    found = client.get(f"{_path(workspace, options)}?session={session}&all={str(options.all).lower()}")
+    where = f"{_path(workspace, options)}?session={session}&all={str(options.all).lower()}"
+    found: dict[str, Any] = client.get(where) if workspace else {"questions": []}
     if options.json:
         answer(_json(found))
         return

@@ -21,9 +21,10 @@ def command(argv: Sequence[str]) -> int:
     """List sessions, one line each; or do something with one."""
     options = _options(argv)
     with reach() as client:
-        workspace = kept_workspace(client, choose_folder(options.workspace))
-        if options.verb in (None, "list"):
-            rows = client.get(f"{session_path(workspace)}?limit=200")["sessions"]
+        lists = options.verb in (None, "list")
+        workspace = kept_workspace(client, choose_folder(options.workspace), lists=lists)
+        if lists:
+            rows = client.get(f"{session_path(workspace)}?limit=200")["sessions"] if workspace else ()
             return _list(rows, as_json=getattr(options, "json", False))
         name = plain(options.session, "session")
         path = session_path(workspace, name)

@@ -61,14 +61,18 @@ def open_workspace(client: Client, folder: Path, *, new_id: bool = False) -> tup
     return answer["id"], answer["path"]
 
 
-def kept_workspace(client: Client, folder: Path) -> str:
-    """Return the id of a folder's workspace for a command that begins none. Raises `NotFound` where there is none."""
+def kept_workspace(client: Client, folder: Path, *, lists: bool) -> str:
+    """Return the id of a folder's workspace for a command that begins none.
+
+    Where there is none, what `lists` has an empty one, ''; others have a `NotFound`.
+    """
     with needs(client, "api"):
         client.get("/api/workspaces")
-    if folder.is_dir() and not (folder / ".halo").is_dir():
+    is_new = folder.is_dir() and not (folder / ".halo").is_dir()
+    if is_new and not lists:
         said = f"{folder} is no workspace: nothing was said there yet"
         raise NotFound(said, advice="name another folder with -w, or begin with `halo run`")
-    return open_workspace(client, folder)[0]
+    return "" if is_new else open_workspace(client, folder)[0]
 
 
 @contextmanager
