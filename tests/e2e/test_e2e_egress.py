@@ -10,6 +10,7 @@ from aiohttp import web
 
 from halo_kernel import Forbidden
 from halo_kernel.egress import Egress
+from halo_lib_egress import Resolver, middleware
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def client(*allow: str) -> aiohttp.ClientSession:
 
     egress = Egress(lambda: allow, look_up=look_up)
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(resolver=egress.resolver()), middlewares=[egress.middleware]
+        connector=aiohttp.TCPConnector(resolver=Resolver(egress)), middlewares=[middleware(egress)]
     )
 
 
@@ -65,7 +66,7 @@ async def test_the_connector_alone_refuses_names(server: int) -> None:
     async def look_up(host: str) -> Iterable[str]:
         return ["127.0.0.1"]
 
-    connector = aiohttp.TCPConnector(resolver=Egress(lambda: (), look_up=look_up).resolver())
+    connector = aiohttp.TCPConnector(resolver=Resolver(Egress(lambda: (), look_up=look_up)))
     async with aiohttp.ClientSession(connector=connector) as session:
         with pytest.raises(Forbidden, match=r"rebound\.example leads to 127\.0\.0\.1"):
             await session.get(f"http://rebound.example:{server}/")

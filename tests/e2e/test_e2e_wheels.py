@@ -19,7 +19,8 @@ from .trees import QUESTION, grow
 from .visitors import Visitor, text_of, tools_of
 
 ROOT = Path(__file__).resolve().parents[2]
-ENVIRONMENT = {"_virtualenv", "sitecustomize", "usercustomize"}  # what an interpreter looks for by itself
+# What an interpreter looks for by itself, and the standard library on Jython.
+ENVIRONMENT = {"_virtualenv", "sitecustomize", "usercustomize", "org"}
 pytestmark = [pytest.mark.no_model, pytest.mark.needs("uv"), pytest.mark.timeout(400)]
 
 
