@@ -28,6 +28,7 @@ from halo_kernel import (
     Place,
     Receipt,
     SessionInfo,
+    SessionSettings,
     StorageUnavailable,
     Text,
     TurnEnded,
@@ -145,7 +146,7 @@ class Life:
     async def begin(self) -> None:
         place = {"id": "s", "root": "s", "workspace": "w", "folder": "/w", "agent": "default"}
         info = SessionInfo(**place, access="full", principal=OPERATOR.name, created_at=AT, updated_at=AT)
-        await self.database.write(partial(session_rows.insert, info=info, journal="j"))
+        await self.database.write(partial(session_rows.insert, info=info, journal="j", limits=SessionSettings()))
         self.events = await self.database.read(partial(read, session="s"))
 
     async def send(self, key: str, text: str) -> None:
