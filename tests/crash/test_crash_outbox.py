@@ -106,7 +106,7 @@ def test_a_kill_between_pending_sending_and_sent(crash_points: CrashPoints) -> N
     died = crash_points(send, look, prepare=make_workspace)
     told = [str(point) for point in died]
     for side in ("before", "after"):
-        for what in ("lease deliver:", "function begin", "function end"):
+        for what in ("lease deliver:", ": begin", ": end"):
             assert sum(f"just {side}" in each and what in each for each in told) >= len(GUARANTEES), (side, what, told)
 
 
@@ -246,5 +246,5 @@ def test_a_kill_between_intent_effect_and_mark(crash_points: CrashPoints) -> Non
     """Killed at any point, and repeated: one message, one answer, one notice, one finished row."""
     died = crash_points(take_an_order, count, prepare=nothing)
     told = " ".join(map(str, died))
-    for commit in ("intend", "LiveSession._accept", "Outbox.owe", "catch_up", "Desk.commit", "finish"):
+    for commit in ("intend", "LiveSession._accept", ": owe", "catch_up", "Desk.commit", "finish"):
         assert commit in told

@@ -18,6 +18,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 from ..contracts import Bell, Database, Lease, Migration, Place, Storage, Tx
 from ..hookspecs import hook
 from ..sqlite import SqliteStorage
+from .rehearsal import name_of
 from .workbench import Plugins, Workbench
 
 T = TypeVar("T")
@@ -93,7 +94,7 @@ class _Crashing:
         self._inner = inner
 
     async def write(self, fn: Callable[[Tx], T]) -> T:
-        reach = self._storage.next(f"{self._name}: {getattr(fn, '__qualname__', repr(fn))}")
+        reach = self._storage.next(f"{self._name}: {name_of(fn)}")
 
         def complete(tx: Tx) -> T:
             result = fn(tx)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..contracts import Row, Tx, Value
@@ -69,7 +70,7 @@ class Rehearsed:
             return _Call(tx.said, error=error)
 
     def _complaint(self, first: _Call, second: _Call) -> str:
-        name = getattr(self._fn, "__qualname__", repr(self._fn))
+        name = name_of(self._fn)
         return (
             f"{name} is not pure: run twice on the same data it gave {first.error or first.result!r},"
             f" then {second.error or second.result!r}, or other statements."
@@ -82,3 +83,10 @@ def _undo(tx: SqliteTx) -> None:
     tx.connection.running = None
     tx.connection.command("ROLLBACK TO job")
     tx.connection.running = tx
+
+
+def name_of(fn: Callable[..., object]) -> str:
+    """Return what a function given to `write` is called in a report; a partial is called as what it completes."""
+    while isinstance(fn, partial):
+        fn = fn.func
+    return getattr(fn, "__qualname__", repr(fn))
