@@ -44,6 +44,7 @@ from halo_kernel.testing import (
     Refused,
     ScriptedModel,
     Step,
+    VirtualClock,
     a_session,
     journal,
     running_kernel,
@@ -351,6 +352,25 @@ async def test_a_reply_that_was_not_sent_is_not_sent_any_more(tmp_path: Path) ->
         assert (other.text[-5:], other.parts[0].state) == ("other", "sent")
         with pytest.raises(Conflict):
             await kernel.host.outbox.retry(mine.id, workspace=workspace)
+        assert holds(tmp_path / "w", SECRET) == []
+
+
+async def test_a_reply_is_found_although_time_goes_on_while_a_turn_ends(tmp_path: Path) -> None:
+    """What was owed at the end of a turn is erased with it, even if no two looks at the clock see the same time."""
+
+    class Running(VirtualClock):
+        def now(self) -> int:
+            self.advance(0.001)
+            return super().now()
+
+    async with running_kernel(tmp_path / "home", extra={"post": Postbox()}, clock=Running()) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        await ask(session, SECRET, route=HERE)
+        await until_sent(kernel, session.info.workspace, HERE)
+        ((start, end),) = turns(await journal(session))
+        await erase(kernel, session, start, end)
+        (owed,) = await kernel.host.outbox.list(workspace=session.info.workspace)
+        assert (owed.text, owed.parts[0].state, owed.parts[0].error) == ("", "sent", "erased")
         assert holds(tmp_path / "w", SECRET) == []
 
 

@@ -55,13 +55,13 @@ class Desk:
     told: Callable[[Event], None]
     turn: str = ""
 
-    async def commit(self, fn: Callable[[Tx], Sequence[Body] | None]) -> tuple[Event, ...]:
-        """Journal what `fn` returns under the lease, and tell the session and its followers.
+    async def commit(self, fn: Callable[[Tx], Sequence[Body] | None], *, at: int | None = None) -> tuple[Event, ...]:
+        """Journal what `fn` returns under the lease, `at` a time or now, and tell the session and its followers.
 
         If there is anything, what was streamed is no longer beside it; the end of a turn settles what its tree owes. A
         caller that is cancelled meanwhile still waits for the commit: history and journal never differ.
         """
-        session, at = self.session.info.id, self.place.clock.now()
+        session, at = self.session.info.id, self.place.clock.now() if at is None else at
         streamed = self.place.feed.partial(session) is not None
 
         def fenced(tx: Tx) -> tuple[Event, ...]:

@@ -253,7 +253,7 @@ class Turn:
 
         None if all of these have been withdrawn: nobody else would answer what this turn consumed.
         """
-        desk, session, now = self._desk, self._session, self._desk.place.clock.now()
+        desk, session = self._desk, self._session
         end = structs.replace(end, steps=self._steps)
         model, partial = self._context.line[0].model if self._context else "", desk.place.feed.partial(session)
         reply, reason = _reply(end, self._answer), REASONS.get(end.outcome, "aborted")
@@ -261,6 +261,7 @@ class Turn:
             wanted = await desk.place.hooks.gather(hookspecs.extend_turn, turn=self.told, session=desk.session)
             self.extensions = Extensions(wanted=wanted)
         more, access, cap = self.extensions, self.rows[0].access, desk.place.limits.max_queue_size
+        now = desk.place.clock.now()  # of the end and of the replies that are owed by it alike: `erase` finds these so
 
         def write(tx: Tx) -> Sequence[records.Body]:
             if newer and not are_waiting(tx, newer):
@@ -274,7 +275,7 @@ class Turn:
             left = bodies or loose_ends(tx, session, self.id, partial, reason=end.outcome)
             return [*left, *more.skipped, end]
 
-        if not await desk.commit(write):
+        if not await desk.commit(write, at=now):
             return None
         desk.place.database.notify("outbox")
         if session in more.taken:
