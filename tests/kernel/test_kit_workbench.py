@@ -141,7 +141,7 @@ async def test_another_storage_can_stand_in(tmp_path: Path) -> None:
         def provide_storage(self) -> Iterable[object]:
             return [self]
 
-        schemes = ("full",)
+        name = "full"
 
         async def open(self, place: object, migrations: object) -> object:
             raise StorageUnavailable("the disk is full")

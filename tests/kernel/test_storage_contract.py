@@ -55,7 +55,7 @@ class TestSecret(TestSqlite):
 class Broken:
     """An engine that hands out databases of SQLite in which one thing is wrong."""
 
-    schemes: Sequence[str] = ("broken",)
+    name: str = "sqlite"
 
     def __init__(self, wrong: Callable[[Any], Any]) -> None:
         self._wrong = wrong

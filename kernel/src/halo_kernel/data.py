@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .contracts import Database, DataScope, Migration, Place, Storage
-from .errors import BadInput
+from .errors import BadInput, HaloError, StorageUnavailable
 from .schema import CHANNELS, HOME
 from .supervisor import given
 
@@ -17,9 +17,13 @@ _RESERVED = {"halo", "kernel", "channels"}
 
 
 class Data:
-    """Databases for plugins. Each place is opened once; `folder_of` gives a workspace's path by id."""
+    """Databases for plugins. Each place is opened once; `folder_of` gives a workspace's path by id.
+
+    `engine` is the name of the storage engine; SQLite's is `sqlite`.
+    """
 
     def __init__(self, storage: Storage, home: Path, folder_of: Callable[[str], Path]) -> None:
+        self.engine = storage.name
         self._storage = storage
         self._home = home
         self._folder_of = folder_of
@@ -48,8 +52,14 @@ class Data:
             await (await asyncio.shield(task)).backup(path, progress=progress)
 
     async def open_home(self) -> Database:
-        """Open the registry of workspaces."""
-        return await self.open_place(Place(name="kernel", scope="global", directory=self._home / "global"), HOME)
+        """Open the registry of workspaces: the first that a storage engine is asked for."""
+        place = Place(name="kernel", scope="global", directory=self._home / "global")
+        try:
+            return await self.open_place(place, HOME)
+        except HaloError:
+            raise
+        except Exception as error:
+            raise StorageUnavailable(f"the storage engine {self.engine!r} failed: {error!r}") from error
 
     async def open_channels(self) -> Database:
         """Open the accounts of channels."""

@@ -9,6 +9,7 @@ HaloError
 │   ├── SessionClosed        closed, archived or deleted
 │   ├── QueueFull            the session has as many waiting messages as it may
 │   ├── LeaseHeld            another process writes here
+│   ├── ConstraintFailed     what was to be written breaks a rule of its table
 │   ├── ServerRunning        a server of this home runs already
 │   └── PromptTooLarge       what stands before the conversation does not fit in the model's context
 ├── Unauthorized             no credentials
@@ -87,6 +88,10 @@ class LeaseHeld(Conflict):
     """Another living process holds this lease; `holder` describes it."""
 
     holder: str = ""
+
+
+class ConstraintFailed(Conflict):
+    """What was to be written breaks a constraint of its table: it must be unique, refer to a row, or be there."""
 
 
 class ServerRunning(Conflict):

@@ -36,7 +36,7 @@ def provide_storage(settings: Settings) -> Iterable[contracts.Storage]:
     """Collect: storage engines by URL scheme; exactly one is chosen."""
 
 
-def provide_models(settings: Settings) -> Iterable[contracts.ModelProvider]:
+def provide_models(settings: Settings, host: contracts.Host) -> Iterable[contracts.ModelProvider]:
     """Collect: model providers."""
 
 

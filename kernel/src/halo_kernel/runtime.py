@@ -138,7 +138,7 @@ class Kernel:
     async def _compose(self, embedded: bool) -> None:
         settings, hooks = self.settings, self.hooks
         engines = await hooks.gather(hookspecs.provide_storage, settings=settings)
-        storage = _chosen([engine for _, engine in engines])
+        storage = _chosen(engines, self.home / "global")
         self._models = Models(settings.of(sections.ModelSettings))
         self.data = Data(storage, self.home, self._folder)
         self.workspaces = Workspaces(
@@ -176,7 +176,7 @@ class Kernel:
     async def _take(self, hooks: Hooks) -> None:
         """Take in what those plugins provide that `hooks` call."""
         host, parts = self.host, self._parts
-        parts["models"] += await hooks.gather(hookspecs.provide_models, settings=self.settings)
+        parts["models"] += await hooks.gather(hookspecs.provide_models, settings=self.settings, host=host)
         parts["agents"] += await hooks.gather(hookspecs.provide_agents, host=host)
         parts["dispatchers"] += await hooks.gather(hookspecs.provide_dispatchers, host=host)
         parts["channels"] += await hooks.gather(hookspecs.provide_channels, host=host)
@@ -204,7 +204,7 @@ class Kernel:
         if not embedded:
             duties["retention"] = lambda: watch_retention(database, self.clock)
             duties["blobs"] = lambda: self.host.blobs.sweep(info.id, database, self.clock)
-            duties["outbox"] = Courier(database, self._dispatchers, self.clock, self.hooks).run
+            duties["outbox"] = Courier(database, self._dispatchers, self.clock, self.hooks, self.settings.redactor).run
         for name, work in duties.items():
             task = self.supervisor.keep(f"{name} of {info.path}", work)
             seat.scope.push(name, partial(end_task, task, name=name, within=5.0))
@@ -266,6 +266,7 @@ class Kernel:
 
     async def work(self) -> None:
         """Take up the duties of a server: recover, then run every channel and service until the end."""
+        self.hooks.notify(hookspecs.runtime_started, host=self.host)
         await self.recover()
         self.supervisor.keep("workspaces", lambda: self.workspaces.watch(self.recover))
         await self.accounts.start()
@@ -274,7 +275,8 @@ class Kernel:
 
     async def _serve(self, hooks: Hooks) -> None:
         for plugin, service in await hooks.gather(hookspecs.provide_services, host=self.host):
-            self.supervisor.keep(f"{plugin}: {service.name}", service.run)
+            blame = partial(self._blame, plugin, "provide_services", f"its service {service.name} failed")
+            self.supervisor.keep(f"{plugin}: {service.name}", service.run, failed=blame)
 
     async def reload(self, name: str) -> Plugin:
         """Swap a plugin for a new import of it while no turn runs; when that fails, the former one goes on.
@@ -371,6 +373,9 @@ class Kernel:
     def _folder(self, workspace: str) -> Path:
         return Path(self.workspaces.seats[workspace].workspace.path)
 
+    def _blame(self, plugin: str, hook: str, what: str, error: Exception) -> None:
+        self._failed(PluginFailed(f"{what}: {error!r}", plugin=plugin, hook=hook))
+
     def _failed(self, failure: PluginFailed) -> None:
         self.plugins.degrade(failure)
         if failure.hook != "plugin_failed":
@@ -387,9 +392,18 @@ class _Engine:
         return [SqliteStorage()]
 
 
-def _chosen(engines: Sequence[Storage]) -> Storage:
-    """Return the one engine that a plugin provides, else the kernel's own."""
-    found = [engine for engine in engines if _ENGINE not in engine.schemes] or list(engines)
-    if len(found) != 1:
-        raise StorageUnavailable(f"there must be one storage engine, not {len(found)}", advice="leave all but one out")
-    return found[0]
+def _chosen(engines: Sequence[tuple[str, Storage]], folder: Path) -> Storage:
+    """Return the one engine that a plugin provides, else the kernel's own; what a home holds is of one engine."""
+    plugins = dict([each for each in engines if each[0] != _ENGINE] or engines)
+    if len(plugins) > 1:
+        said = f"there must be one storage engine, not those of {' and '.join(plugins)}"
+        raise StorageUnavailable(said, advice="leave all but one out")
+    ((plugin, engine),) = plugins.items()
+    note, is_used = folder / "storage", (folder / "kernel.db").exists()
+    began_with = note.read_text(encoding="utf-8") if note.exists() else _ENGINE if is_used else engine.name
+    if began_with != engine.name:
+        said = f"this home is kept by the storage engine {began_with!r}, not by the {engine.name!r} of {plugin}"
+        raise StorageUnavailable(said, advice="install or mend that plugin, or set HALO_HOME to another folder")
+    if engine.name != _ENGINE:
+        note.write_text(engine.name, encoding="utf-8")
+    return engine

@@ -98,22 +98,25 @@ class Supervisor:
         task.add_done_callback(self._ended)
         return task
 
-    def keep(self, name: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-        """Run `work` as the task `name`, again whenever it fails, after a wait that doubles up to a minute."""
-        return self.spawn(name, self._kept(name, work))
+    def keep(
+        self, name: str, work: Callable[[], Awaitable[None]], *, failed: Callable[[Exception], object] = repr
+    ) -> asyncio.Task[None]:
+        """Run `work` as the task `name`, again whenever it `failed`, after a wait that doubles up to a minute."""
 
-    async def _kept(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        wait = _FIRST_WAIT
-        while True:
-            began = asyncio.get_running_loop().time()
-            try:
-                await contained(work())
-                return
-            except Exception:
-                logger("supervisor").exception("a service failed and is started again", service=name, wait=wait)
-            await asyncio.sleep(wait)
-            ran = asyncio.get_running_loop().time() - began
-            wait = _FIRST_WAIT if ran > 2 * _LONGEST_WAIT else min(2 * wait, _LONGEST_WAIT)
+        async def kept() -> None:
+            wait, clock = _FIRST_WAIT, asyncio.get_running_loop().time
+            while True:
+                began = clock()
+                try:
+                    await contained(work())
+                    return logger("supervisor").warning("a service has ended by itself", service=name)
+                except Exception as error:
+                    logger("supervisor").exception("a service failed and is started again", service=name, wait=wait)
+                    failed(error)
+                await asyncio.sleep(wait)
+                wait = _FIRST_WAIT if clock() - began > 2 * _LONGEST_WAIT else min(2 * wait, _LONGEST_WAIT)
+
+        return self.spawn(name, kept())
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

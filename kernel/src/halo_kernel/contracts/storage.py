@@ -108,9 +108,9 @@ class Database(Protocol):
 
 
 class Storage(Protocol):
-    """A storage engine."""
+    """A storage engine. A home keeps to the one of that `name` which it began with."""
 
-    schemes: Sequence[str]
+    name: str
 
     async def open(self, place: Place, migrations: Sequence[Migration]) -> Database:
         """Open (or create) a database and bring its schema up to date.

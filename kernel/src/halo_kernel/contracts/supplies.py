@@ -27,11 +27,12 @@ class Door(Protocol):
 class Channel(Protocol):
     """Brings messages of one `type` in, by the transport of its platform; its dispatcher of that kind carries answers.
 
-    An account whose platform has not been heard for `silence` seconds is not ready.
+    An account whose platform has not been heard for `silence` seconds is not ready; None where it may say nothing for
+    ever, as for a channel that listens.
     """
 
     type: str
-    silence: float
+    silence: float | None
 
     async def run(self, account: records.Account, door: Door) -> None:
         """Receive for one account until cancelled, closing the former connection before each new one.

@@ -104,6 +104,7 @@ class Caller:
                 await self._stream(provider, call.request, attempt, listener)
                 return _whole(attempt)
             except ModelError as error:
+                error.message, error.advice = self.mask(error.message), self.mask(error.advice)
                 await listener.failed(attempt, error)
                 wait = _wait_before_next(error, number)
                 enough = others and (number > 1 or wait > _SHORT_WAIT or error.kind == "timeout")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import Any
@@ -16,6 +17,7 @@ from ..errors import DeliveryFailed, LeaseHeld, LeaseLost
 from ..hooks import Hooks
 from ..log import logger
 from ..records import Part
+from ..secrets import Redactor
 from ..supervisor import at_bell, bounded, end_task, given
 from . import lanes
 from .lanes import Fate, Lane, OpenPart
@@ -28,16 +30,17 @@ _LAND_SECONDS = 1.0
 _REPEATS = ("keyed", "local")
 
 
+@dataclass(eq=False)
 class Courier:
     """Sends the deliveries of one database whose dispatchers are loaded; others wait for a server that has them."""
 
-    def __init__(self, database: Database, dispatchers: Mapping[str, Dispatcher], clock: Clock, hooks: Hooks) -> None:
-        self._database = database
-        self._dispatchers = dispatchers
-        self._clock = clock
-        self._hooks = hooks
-        self._busy: dict[Lane, asyncio.Task[None]] = {}
-        self._stopping = asyncio.Event()
+    _database: Database
+    _dispatchers: Mapping[str, Dispatcher]
+    _clock: Clock
+    _hooks: Hooks
+    _mask: Redactor
+    _busy: dict[Lane, asyncio.Task[None]] = field(default_factory=dict[Lane, "asyncio.Task[None]"])
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
         """Send whatever is due, for as long as this runs.
@@ -134,7 +137,7 @@ class Courier:
             wait = min(2.0 ** min(part.attempt - 1, 16), _LONGEST_WAIT)
         at = self._clock.now() + max(1, round(1000 * min(wait, GIVE_UP_SECONDS + 1)))
         if at > part.at + GIVE_UP_SECONDS * 1000:
-            return Fate("uncertain" if doubt else "failed", f"given up: {why}")
+            return Fate("uncertain" if doubt else "failed", why if wait == inf else f"given up: {why}")
         return Fate("sending" if doubt else "pending", why, not_before=at)
 
     async def _ask(self, method: Callable[[Any], Any], about: object, wanted: Any) -> Any:
@@ -143,6 +146,7 @@ class Courier:
 
     async def _end(self, part: Part, fate: Fate, lease: Lease) -> None:
         """Write what became of a part, and tell about its delivery when that is settled."""
+        fate = fate._replace(error=self._mask(fate.error))
         settled = await self._database.write(partial(lanes.end, part=part, fate=fate, lease=lease))
         if fate.state in ("failed", "uncertain"):
             logger("outbox").error("a part was not delivered", target=part.target, state=fate.state, error=fate.error)

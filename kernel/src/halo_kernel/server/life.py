@@ -18,7 +18,6 @@ from typing import Any, TextIO, Unpack
 
 from .. import __version__
 from ..errors import BadInput
-from ..hookspecs import runtime_started
 from ..http import Face
 from ..log import configure, reset
 from ..presence import is_running, published, sole_server
@@ -139,7 +138,6 @@ class _Life:
             try:
                 with published(kernel.home, face.presence):
                     kernel.host.spawn("duties", kernel.work())
-                    kernel.hooks.notify(runtime_started, host=kernel.host)
                     self._announce(face, settings)
                     await asyncio.wait({server, told}, return_when=asyncio.FIRST_COMPLETED)
             finally:

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 import apsw
 
 from ..contracts import Row, Tx, Value
-from ..errors import BadInput, StorageUnavailable
+from ..errors import BadInput, ConstraintFailed, StorageUnavailable
 from .files import FAILURES, identity, unavailable
 
 T = TypeVar("T")
@@ -84,6 +84,8 @@ class SqliteTx:
             raise StorageUnavailable(f"The transaction on {connection.path} was ended by SQLite.")
         try:
             return iter(connection.execute(sql, tuple(args)).fetchall())
+        except apsw.ConstraintError as error:
+            raise ConstraintFailed(str(error)) from error
         except apsw.ReadOnlyError as error:
             raise BadInput("A function given to read does not write.", field="sql") from error
         except apsw.AuthError as error:
@@ -185,7 +187,7 @@ class Connection:
                 self.command("COMMIT")
                 return
         except apsw.ConstraintError as error:  # a deferred foreign key of one of them
-            jobs[0].error = error
+            jobs[0].error = ConstraintFailed(str(error))
         except Exception as error:
             self.rollback()
             if began:

@@ -280,7 +280,7 @@ class SqliteStorage:
     on Windows, which has no flock, always.
     """
 
-    schemes: Sequence[str] = ("sqlite",)
+    name: str = "sqlite"
 
     def __init__(self, *, clock: Clock | None = None, alone: bool | None = None) -> None:
         self._clock = clock or SystemClock()

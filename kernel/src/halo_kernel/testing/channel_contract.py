@@ -178,7 +178,8 @@ class ChannelContract:
         assert _SLUG.fullmatch(channel.type), f"{channel.type!r} is no type: a-z first, then a-z, 0-9, '_' and '-'"
         assert channel.type == dispatcher.kind, f"channel {channel.type} has a dispatcher of the kind {dispatcher.kind}"
         assert dispatcher.guarantee in get_args(Guarantee), f"{dispatcher.guarantee!r} is no guarantee"
-        assert channel.silence > 0, f"{channel.type}: silence is a number of seconds, not {channel.silence!r}"
+        seconds = channel.silence
+        assert seconds is None or seconds > 0, f"{channel.type}: silence is a number of seconds or None, not {seconds!r}"
 
     @pytest.mark.asyncio
     @pytest.mark.parametrize("refuses", [False, True], ids=["allowed", "not_allowed"])

@@ -48,7 +48,7 @@ class CrashingStorage:
     transaction, all statements made, in the writer's thread; then on the loop, before the caller goes on.
     """
 
-    schemes: Sequence[str] = ("crashing",)
+    name: str = "sqlite"
 
     def __init__(self, reached: Callable[[CrashPoint], None]) -> None:
         self.commits = 0

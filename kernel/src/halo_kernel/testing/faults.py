@@ -25,7 +25,7 @@ class FaultyStorage:
     read, so that others are quicker.
     """
 
-    schemes: Sequence[str] = ("faulty",)
+    name: str = "sqlite"
 
     def __init__(self, before: Before | None = None, *, pause: float = 0.0) -> None:
         self.before = before

@@ -93,7 +93,7 @@ class StorageContract:
     @pytest.mark.asyncio
     async def test_what_was_written_is_there_at_the_next_opening(self, storage: Storage, place: Place) -> None:
         """A place is made when it is opened first, and keeps what its writes returned for."""
-        assert storage.schemes and not isinstance(storage.schemes, str), "schemes is a sequence of URL schemes"
+        assert storage.name and isinstance(storage.name, str), "name is what a home remembers of its engine"
         async with self.opened(storage, place) as database:
             written = await database.write(put("a", "b"))
             assert written == "a", f"write returns what its function returns, not {written!r}"

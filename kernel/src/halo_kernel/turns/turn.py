@@ -133,7 +133,7 @@ class Turn:
         batch, failures = await hooks.fold(hookspecs.prepare_input, batch, session=session, turn=self.told)
         masked = [structs.replace(each, text=mask(each.text), content=mask(each.content)) for each in batch]
         inputs = [input_of(row, ready) for row, ready in zip(rows, masked, strict=True)]
-        skipped = [records.HookSkipped(plugin=each.plugin, hook=each.hook, error=str(each)) for each in failures]
+        skipped = [records.HookSkipped(plugin=each.plugin, hook=each.hook, error=mask(str(each))) for each in failures]
         return inputs[0].text, [*inputs, *skipped]
 
     async def _work(self) -> records.TurnResult | None:
@@ -254,7 +254,7 @@ class Turn:
         None if all of these have been withdrawn: nobody else would answer what this turn consumed.
         """
         desk, session = self._desk, self._session
-        end = structs.replace(end, steps=self._steps)
+        end = structs.replace(end, steps=self._steps, error=desk.place.mask(end.error))
         model, partial = self._context.line[0].model if self._context else "", desk.place.feed.partial(session)
         reply, reason = _reply(end, self._answer), REASONS.get(end.outcome, "aborted")
         if end.outcome in ("succeeded", "failed"):

@@ -84,7 +84,13 @@ class Progress:
 
 
 async def prepare(host: Host, wish: Wish) -> Sequence[WorkspaceInfo]:
-    """Return the workspaces that are wanted. Raises `BadInput` for a wish that cannot be, `WorkspaceUnusable`."""
+    """Return the workspaces that are wanted. Raises `BadInput` for a wish that cannot be, `WorkspaceUnusable`, `Conflict`.
+
+    What another storage engine than SQLite keeps is in no file of the home: a backup without it would be none.
+    """
+    if host.data.engine != "sqlite":
+        said = f"this home is kept by the storage engine {host.data.engine!r}, whose data no backup of files holds"
+        raise Conflict(said, advice="save it by that engine's own means")
     if wish.workspace and not (Path(wish.workspace) / ".halo" / "halo.db").exists():
         raise BadInput(f"{wish.workspace} is no workspace: nothing was said there yet", field="workspace")
     infos = [await host.workspaces.open(wish.workspace)] if wish.workspace else await host.workspaces.list()
