@@ -62,6 +62,9 @@ def respond(request: ModelRequest) -> Step:
 async def reached(session: Session, state: str, model: ScriptedModel, tool: Doing) -> None:
     """Send a session a message of its state's name, and return when it is there."""
     hanging, runs = model.active, tool.runs
+    if state == "idle":
+        await session.prompt(Incoming(text=state)).result
+        return
     await session.submit(Incoming(text=state))
     match state:
         case "model":
@@ -69,7 +72,19 @@ async def reached(session: Session, state: str, model: ScriptedModel, tool: Doin
         case "tool":
             await until(lambda: tool.runs > runs)
         case _:
-            await until(lambda: session.info.state == ("waiting" if state == "question" else "idle"))
+            await until(lambda: session.info.state == "waiting")
+
+
+async def at_rest(kernel: Kernel, sessions: list[Session]) -> None:
+    """Wait until these sessions have nothing to do, reports of their children among it."""
+    seat, marks = kernel.workspaces.seats[sessions[0].info.workspace], ", ".join("?" * len(sessions))
+    sql = f"SELECT 1 FROM inbox WHERE state = 'waiting' AND session IN ({marks})"
+    async with asyncio.timeout(10):
+        while True:
+            waits = await seat.database.read(lambda tx: tx.one(sql, [each.info.id for each in sessions]))
+            if not waits and all(each.info.state == "idle" for each in sessions):
+                return
+            await asyncio.sleep(0.01)
 
 
 async def journals(kernel: Kernel, sessions: list[Session]) -> dict[str, list[Event]]:
@@ -98,6 +113,8 @@ async def recovered(rnd: random.Random, home: Path) -> None:
         for session in sessions:
             states[session.info.id] = rnd.choice(STATES)
             await reached(session, states[session.info.id], model, tools[0])
+        if idle := [session for session in sessions if states[session.info.id] == "idle"]:
+            await at_rest(kernel, idle)
         before = {session.info.id: await journal(session) for session in sessions}
     runs = [tool.runs for tool in tools]
     after: list[dict[str, list[Event]]] = []

@@ -19,11 +19,15 @@ class Answer:
 
 @dataclass(frozen=True)
 class Pieces:
-    """A text in pieces, `delay` seconds before each; `cut` ends the stream without a stop."""
+    """A text in pieces, `delay` seconds before each; `cut` ends the stream without a stop.
+
+    The last piece is `held` back until that is set.
+    """
 
     pieces: Sequence[str]
     delay: float = 0.0
     cut: bool = False
+    held: asyncio.Event | None = None
 
 
 @dataclass(frozen=True)
@@ -103,8 +107,10 @@ async def _play(step: Step) -> AsyncGenerator[Chunk, None]:
         case Answer(text=text):
             yield TextDelta(text)
         case Pieces():
-            for piece in step.pieces:
+            for number, piece in enumerate(step.pieces, 1):
                 await asyncio.sleep(step.delay)
+                if step.held is not None and number == len(step.pieces):
+                    await step.held.wait()
                 yield TextDelta(piece)
             if step.cut:
                 return

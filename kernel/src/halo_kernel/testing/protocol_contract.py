@@ -275,10 +275,13 @@ class ProtocolContract:
 
     async def _gone(self, served: Served, session: Session, request: WireRequest, streams: bool) -> None:
         """Send a request, go away while its turn runs, and return when that turn is over."""
-        served.halo.model.then(Pieces(_PIECES, delay=0.03))
+        gone = asyncio.Event()
+        served.halo.model.then(Pieces(_PIECES, delay=0.01, held=gone))
         turns = len(await _ends(session))
         async with served.connection(request) as connection:
             await self._running(session, connection, request, streams)
+        await asyncio.sleep(_QUIET_SECONDS)
+        gone.set()
         await _soon(lambda: _has_ended(session, turns), "a client went away, and its turn never ended")
 
     async def _running(self, session: Session, connection: Connection, request: WireRequest, streams: bool) -> None:
