@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from halo_kernel import OPERATOR, Incoming, ModelRequest, Text, Tool, hook
-from halo_kernel.testing import Hang, ScriptedModel, running_kernel, until
+from halo_kernel.testing import Answer, Hang, ScriptedModel, a_session, running_kernel, until
 
 
 def texts(request: ModelRequest) -> str:
@@ -49,3 +49,45 @@ async def test_messages_that_arrive_during_recovery_stay_in_the_history(tmp_path
         seen = texts(model.requests[-1])
         assert all(word in seen for word in ("first", "early", "late", "restarted")), seen
         assert slow.asked == 1, "the history is loaded once"
+
+
+async def test_a_message_that_was_cut_has_the_result_of_the_turn_that_goes_on(tmp_path: Path) -> None:
+    """The same key after the restart waits for that turn and gives its answer, for good; nothing is asked twice."""
+    model = ScriptedModel([Hang("half")])
+    asked = Incoming(text="how many?", key="k")
+    async with running_kernel(tmp_path / "home", model=model) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        session.prompt(asked)
+        await until(lambda: model.active)
+    model = ScriptedModel([Answer("three")])
+    where = {"workspace": session.info.workspace, "principal": OPERATOR}
+    async with running_kernel(tmp_path / "home", model=model) as kernel:
+        for _ in range(2):
+            session = await kernel.host.sessions.open(session.info.id, **where)
+            result = await asyncio.wait_for(session.prompt(asked).result, 10)
+            assert (result.outcome, result.text, result.error) == ("succeeded", "three", "")
+        assert len(model.requests) == 1
+
+
+async def test_a_message_that_nobody_goes_on_with_was_interrupted(tmp_path: Path) -> None:
+    """In a tree that is parked after the third crash the result is that of the turn that was cut last."""
+    model, asked = ScriptedModel(responder=lambda request: Hang("half")), Incoming(text="how many?", key="k")
+    async with running_kernel(tmp_path / "home", model=model) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        session.prompt(asked)
+        await until(lambda: model.active)
+    where = {"workspace": session.info.workspace, "principal": OPERATOR}
+    for crash in range(3):
+        model = ScriptedModel(responder=lambda request: Hang("half"))
+        async with running_kernel(tmp_path / "home", model=model, recover=False) as kernel:
+            await kernel.host.workspaces.open(tmp_path / "w")
+            seat = kernel.workspaces.seats[session.info.workspace]
+            await seat.database.write(lambda tx: tx.one("UPDATE runs SET landed = 0"))  # as after a crash
+            await kernel.recover()
+            session = await kernel.host.sessions.open(session.info.id, **where)
+            if crash < 2:
+                await until(lambda model=model: model.active)
+                assert not session.prompt(asked).result.done()
+                continue
+            result = await asyncio.wait_for(session.prompt(asked).result, 10)
+            assert (result.outcome, result.text) == ("interrupted", "")

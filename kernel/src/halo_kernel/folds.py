@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from . import records
 from .records import Piece, tokens_of
 
-VERSION = 4  # of both folds: a stored state counts only for the version that made it
+VERSION = 5  # of both folds: a stored state counts only for the version that made it
 CUT_MARKER = "[reply cut off here]"
 CLEARED_MARKER = "[Old tool result content cleared]"
 
@@ -120,7 +120,7 @@ class View(Struct):
         if event.turn:
             self.running = "" if event.kind == "turn.ended" else event.turn
         match body:
-            case records.SessionTitled(title=title):
+            case records.SessionCreated(title=title) | records.SessionTitled(title=title):
                 self.title = title
             case records.InputAdded(row=row, text=text, cause=cause):
                 self._put(event, f"row:{row}", "user" if cause == "message" else "notice", text=text)

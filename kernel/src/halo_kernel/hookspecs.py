@@ -60,7 +60,7 @@ def provide_services(host: contracts.Host) -> Iterable[contracts.Service]:
     """Collect: long-lived tasks of the server, supervised; a command's own kernel has none."""
 
 
-def provide_tools(session: contracts.Session) -> Iterable[contracts.Tool]:
+def provide_tools(session: contracts.Session, host: contracts.Host) -> Iterable[contracts.Tool]:
     """Collect: tools for one session."""
 
 

@@ -20,6 +20,7 @@ from .records.storable import storable_text
 from .tables import insert, select
 
 MAX_TEXT = 1_000_000
+_NUDGE = "SELECT id FROM inbox WHERE session = ? AND cause = 'recovery' AND at = ? AND state IN ('waiting', 'consumed')"
 _TOLD = "session, id, key, at, head"  # what `_receipt` needs of a row
 
 
@@ -192,7 +193,10 @@ def withdraw(tx: Tx, session: str, row: int) -> bool:
 
 
 def result_of(tx: Tx, row: int) -> records.TurnResult | None:
-    """Return how the turn that answers `row` ended, None while it has not."""
+    """Return how the turn that answers `row` ended, None while it has not.
+
+    One that gave way, or was cut and is asked to go on, is answered by the turn that does.
+    """
     found = tx.one("SELECT session, state, turn, head FROM inbox WHERE id = ?", (row,))
     if found is None or found[1] == "waiting":
         return None
@@ -206,6 +210,8 @@ def result_of(tx: Tx, row: int) -> records.TurnResult | None:
     for event in find(tx, session, f"kind = 'turn.ended' AND seq >= ({first}) ORDER BY seq", session, head, turn):
         match event.body:
             case records.TurnEnded(outcome=outcome, error=error, kind=kind) if outcome != "yielded":
+                if kind == "crash" and (nudge := tx.one(_NUDGE, (session, event.at))):
+                    return result_of(tx, int(nudge[0]))
                 text = last_answer(tx, session, turn=event.turn)
                 return records.TurnResult(
                     session=session, turn=event.turn, outcome=outcome, text=text, error=error, kind=kind

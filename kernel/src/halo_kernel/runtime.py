@@ -214,6 +214,7 @@ class Kernel:
         settings = self.settings
         return Seat(
             workspace=info,
+            host=self.host,
             database=database,
             feed=Feed(database),
             hooks=self.hooks,

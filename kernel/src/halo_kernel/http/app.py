@@ -98,7 +98,9 @@ async def _respond(request: Request, route: Route, gate: Gate) -> Response:
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         # asyncio would let `SystemExit` end the server.
         if is_cancel(error):
-            raise
+            if not gate.kernel.stopping.is_set():
+                raise
+            error = _stopping()
         response = as_response(failure(known(error, route, gate.kernel.clock), request))
     response.headers.update(origins.cors(request.headers.get("origin"), scheme=route.auth))
     return response
@@ -106,7 +108,7 @@ async def _respond(request: Request, route: Route, gate: Gate) -> Response:
 
 async def _answer(request: Request, route: Route, gate: Gate, origins: Origins) -> Response:
     if gate.kernel.stopping.is_set():
-        raise Stopping("The server is shutting down.", advice="Try again when it runs again.")
+        raise _stopping()
     origins.check(request.method, request.headers, scheme=route.auth)
     address = origins.address(request)
     principal, is_old = await gate.caller(request, route, address)
@@ -129,6 +131,10 @@ async def _answer(request: Request, route: Route, gate: Gate, origins: Origins) 
         scheme = origins.forwarded(request.headers, "proto") or request.url.scheme
         _sign(response, gate, signed_in, secure=scheme == "https")
     return response
+
+
+def _stopping() -> Stopping:
+    return Stopping("The server is shutting down.", advice="Try again when it runs again.")
 
 
 def _sign(response: Response, gate: Gate, principal: Principal | None, *, secure: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from .. import hookspecs
-from ..contracts import Lease, Tool, Tx
+from ..contracts import Host, Lease, Tool, Tx
 from ..errors import Stopping, StorageUnavailable
 from ..log import logger
 from ..questions import expire
@@ -34,6 +34,7 @@ class Seat(Place):
     """Shared by the sessions of one workspace; `sessions` are those that anybody uses, one instance each."""
 
     workspace: WorkspaceInfo
+    host: Host
     scope: Scope
     stopping: asyncio.Event
     registry: Sessions
@@ -89,7 +90,7 @@ class Seat(Place):
     async def tools(self, session: LiveSession) -> dict[str, Tool]:
         """Return the tools that plugins have for a session, by name."""
         tools: dict[str, Tool] = {}
-        for plugin, tool in await self.hooks.gather(hookspecs.provide_tools, session=session):
+        for plugin, tool in await self.hooks.gather(hookspecs.provide_tools, session=session, host=self.host):
             if reason := _wrong(tool.spec, tools):
                 shown = repr(tool.spec)[:200]
                 logger("sessions").warning("a tool is left out", plugin=plugin, tool=shown, reason=reason)

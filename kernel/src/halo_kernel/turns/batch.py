@@ -118,7 +118,7 @@ class Batch:
         if self._token.requested:  # meanwhile
             return _finished(call, "not_run", NOT_RUN)
         if isinstance(verdict, records.Denial):
-            return _finished(call, "denied", f"Refused: {verdict.reason}")
+            return _finished(call, "denied", self._desk.place.mask(f"Refused: {verdict.reason}"))
         if verdict is not None and approval is None:
             raise Paused(verdict, "guard", call)
         return None
@@ -132,7 +132,7 @@ class Batch:
         except Paused:
             return "ok", ""
         except HaloError as error:
-            return "error", f"Error: {error.message}"
+            return "error", f"Error: {error.message}" + (f" — {error.advice}" if error.advice else "")
         except Exception as error:
             logger("turns").warning("tool failed", tool=call.tool.name, session=call.session.info.id, exc_info=True)
             return "error", f"Error: {type(error).__name__}: {error}"
