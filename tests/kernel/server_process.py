@@ -48,6 +48,7 @@ class Routes:
             ("POST", "/t/body"): self.body,
             ("POST", "/t/block"): self.block,
             ("POST", "/t/deaf"): self.deaf,
+            ("POST", "/t/wait"): self.wait,
             ("POST", "/t/turn"): self.turn,
         }
         return [
@@ -83,6 +84,10 @@ class Routes:
                 await asyncio.sleep(1)
             except asyncio.CancelledError:
                 continue
+        return None
+
+    async def wait(self, exchange: Exchange) -> object:
+        await asyncio.Event().wait()
         return None
 
     async def turn(self, exchange: Exchange) -> Reply:

@@ -363,8 +363,27 @@ STORY: list[Body] = [
     ContextCut(start=1, end=0, replacement="", reason="r", cleared=(14,), text="cut"),
     TurnEnded(outcome="failed", error="why"),
 ]
+
+
 # What the folds of `STORY` come to, by version. Other folds under an old version would go on from wrong snapshots.
-STATES = {3: "907f92375e31349c", 4: "191f5f076f25d8c0"}
+def test_the_title_that_a_session_is_made_with_is_the_views() -> None:
+    """Until somebody gives it another one, people see the title of `session.created`."""
+    view = View()
+    view.apply(
+        Event(
+            session="s",
+            seq=1,
+            at=1,
+            turn="",
+            body=SessionCreated(agent="a", access="workspace", principal="p", title="Lamps"),
+        )
+    )
+    assert view.title == "Lamps"
+    view.apply(Event(session="s", seq=2, at=2, turn="", body=SessionTitled(title="Chairs")))
+    assert view.title == "Chairs"
+
+
+STATES = {3: "907f92375e31349c", 4: "191f5f076f25d8c0", 5: "191f5f076f25d8c0"}
 
 
 def test_folds_that_change_have_a_new_version() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from halo_kernel import BadInput, HaloError, Host, hook
-from halo_kernel.testing import LineChannel, Postbox, running_kernel, until
+from halo_kernel import BadInput, HaloError, Host, Incoming, ModelProvider, Session, Settings, Tool, hook
+from halo_kernel.testing import LineChannel, Postbox, a_session, running_kernel, until
 
 
 class Service:
@@ -52,6 +52,52 @@ async def test_a_service_is_started_again_and_ended_with_the_server(tmp_path: Pa
         await kernel.work()
         await until(lambda: plugin.service.starts == 3, 10)
     assert plugin.service.ended
+
+
+async def test_a_service_that_fails_or_ends_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A failure degrades its plugin and is named there; one that ends by itself is not run again, as the log says."""
+    plugin, brief = Plugin(), Plugin()
+
+    async def run() -> None:
+        brief.service.ended = True
+
+    brief.service.run = run  # type: ignore[method-assign]
+    async with running_kernel(tmp_path / "home", extra={"ticking": plugin, "brief": brief}) as kernel:
+        with caplog.at_level(logging.INFO, "halo"):
+            await kernel.work()
+            await until(lambda: brief.service.ended and plugin.service.starts == 3, 10)
+        rows = {row.name: row for row in kernel.plugins.list()}
+        assert rows["ticking"].state == "degraded" and "its service ticker failed" in rows["ticking"].reason
+        assert rows["brief"].state == "loaded"
+        assert "a service has ended by itself" in caplog.text and "brief: ticker" in caplog.text
+
+
+async def test_a_plugin_holds_the_server_where_it_provides(tmp_path: Path) -> None:
+    """Each collecting hook of a running server has the host, tools and models too, under the plugin's own name."""
+    seen: dict[str, Host] = {}
+
+    class Holding:
+        @hook
+        def provide_tools(self, session: Session, host: Host) -> list[Tool]:
+            seen["tools"] = host
+            return []
+
+        @hook
+        def provide_models(self, settings: Settings, host: Host) -> list[ModelProvider]:
+            seen["models"] = host
+            return []
+
+        @hook
+        async def runtime_started(self, host: Host) -> None:
+            seen["started"] = host
+
+    async with running_kernel(tmp_path / "home", extra={"holding": Holding()}) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        await session.prompt(Incoming(text="hello")).result
+        assert set(seen) == {"tools", "models"}, "a kernel that nobody serves has not started a server"
+        await kernel.work()
+        await until(lambda: "started" in seen)
+        assert {host.plugin for host in seen.values()} == {"holding"}  # type: ignore[attr-defined]
 
 
 async def test_a_plugin_is_named_in_what_it_logs_and_spawns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

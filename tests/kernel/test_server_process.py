@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
@@ -230,6 +231,19 @@ def test_a_deaf_handler_holds_up_nothing(start: Callable[..., Server]) -> None:
     assert time.monotonic() - began < 10.5
     assert code == 0
     assert "Traceback" not in errors
+
+
+def test_who_waits_for_an_answer_is_told_that_it_stops(start: Callable[..., Server]) -> None:
+    """A handler that is cut by the end of the server is answered with 503, and why."""
+    server = start()
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(httpx.post, f"{server.url}/t/wait", timeout=20)
+        time.sleep(0.5)
+        server.process.terminate()
+        answer = asked.result()
+    assert (answer.status_code, answer.json()["type"]) == (503, "Stopping")
+    assert answer.headers["Retry-After"] == "1"
+    assert server.end() == (0, "")
 
 
 def test_a_running_turn_holds_up_nothing(start: Callable[..., Server], tmp_path: Path) -> None:

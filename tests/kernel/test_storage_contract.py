@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from halo_kernel import Migration, Place, Storage, Tx
+from halo_kernel import ConstraintFailed, Migration, Place, Storage, Tx
 from halo_kernel.sqlite import SqliteStorage
 from halo_kernel.testing import FaultyStorage, StorageContract
 
@@ -171,6 +171,21 @@ class BackupsAnywhere(Wrapped):
         await self.inner.backup(path, **options)
 
 
+class ScrubsNothing(Wrapped):
+    async def scrub(self) -> None:
+        pass
+
+
+class Unruled(Wrapped):
+    """Raises another error for a broken constraint."""
+
+    async def write(self, fn: Callable[[Tx], Any]) -> Any:
+        try:
+            return await self.inner.write(fn)
+        except ConstraintFailed as error:
+            raise ValueError(error.message) from error
+
+
 def owns_nothing(database: Any) -> Any:
     """The engine does not know its files."""
     return database
@@ -192,6 +207,8 @@ def owns_nothing(database: Any) -> Any:
         (NeverCloses, "test_closing_finishes_and_refuses"),
         (OpenBackups, "test_a_backup_is_a_private_file"),
         (BackupsAnywhere, "test_a_backup_over_its_own_files_is_refused"),
+        (ScrubsNothing, "test_what_was_scrubbed_is_in_no_backup"),
+        (Unruled, "test_a_broken_constraint_is_named"),
         (owns_nothing, "test_it_knows_its_own_files"),
     ],
 )
@@ -199,7 +216,9 @@ async def test_the_suite_finds_what_is_broken(tmp_path: Path, wrong: Callable[[A
     """An engine that breaks one promise fails the test of that promise, with a sentence for its author."""
     place = Place(name="contract", scope="global", directory=tmp_path / "data")
     method = getattr(StorageContract(), test)
-    options = {"tmp_path": tmp_path} if "tmp_path" in inspect.signature(method).parameters else {}
+    wanted = inspect.signature(method).parameters
+    given = {"tmp_path": tmp_path, "sql": "INSERT INTO parts(task) VALUES (7)"}
+    options = {name: value for name, value in given.items() if name in wanted}
     with pytest.raises((AssertionError, pytest.fail.Exception)) as found:
         await method(Broken(wrong), place, **options)
     assert len(str(found.value)) > 10

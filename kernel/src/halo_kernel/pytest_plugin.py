@@ -2,8 +2,10 @@
 
 `halo`              a `Workbench`: kernel, session, question and answer without any configuration, guarded
 `halo_plugins`      the plugins under test; override it: modules, names of modules, objects
+`halo_storage`      the storage engine of the kernels, for a test of one; None is the kernel's own
 `scripted_model`    the model that answers; give it steps
 `virtual_clock`     a clock that jumps; a test that asks for it has a kernel that lives by it
+`stepped_clock`     a clock that stands until the test advances it, in its place, for what runs in the background
 `workspace_folder`  an empty folder, the workspace
 `crash_points`      kills a piece of work before and after each of its commits
 """
@@ -23,7 +25,8 @@ else:
     async_fixture = pytest.fixture
 
 if TYPE_CHECKING:
-    from .testing import CrashPoints, ScriptedModel, VirtualClock, Workbench
+    from .contracts import Storage
+    from .testing import CrashPoints, ScriptedModel, SteppedClock, VirtualClock, Workbench
 
 _MARKS = (
     "halo_may_leak(*kinds): what the test may leave behind: task, thread, file, process; without one all",
@@ -60,6 +63,20 @@ def virtual_clock() -> VirtualClock:
 
 
 @pytest.fixture
+def stepped_clock() -> SteppedClock:
+    """A clock that stands until it is advanced, for the test and for its kernels."""
+    from .testing import SteppedClock
+
+    return SteppedClock()
+
+
+@pytest.fixture
+def halo_storage() -> Storage | None:
+    """The storage engine of the test's kernels; a test module or conftest.py overrides it."""
+    return None
+
+
+@pytest.fixture
 def workspace_folder(tmp_path: Path) -> Path:
     """The folder of the test's workspace, empty."""
     folder = tmp_path / "workspace"
@@ -74,13 +91,13 @@ async def halo(
     workspace_folder: Path,
     scripted_model: ScriptedModel,
     halo_plugins: Iterable[object],
+    halo_storage: Storage | None,
 ) -> AsyncGenerator[Workbench, None]:
     """A workbench; afterwards its kernel is closed, and what is left behind or blocked the loop fails the test."""
-    from .testing import Workbench, guarded
+    from .testing import FaultyStorage, Workbench, guarded
 
-    clock: VirtualClock | None = None
-    if "virtual_clock" in request.fixturenames:
-        clock = request.getfixturevalue("virtual_clock")
+    clocks = [name for name in ("virtual_clock", "stepped_clock") if name in request.fixturenames]
+    clock: VirtualClock | SteppedClock | None = request.getfixturevalue(clocks[0]) if clocks else None
     try:
         async with guarded(may_leak=_may_leak(request), limit=_limit(request)) as watch:
             bench = Workbench(
@@ -88,6 +105,7 @@ async def halo(
                 plugins=halo_plugins,
                 model=scripted_model,
                 clock=clock,
+                storage=FaultyStorage(inner=halo_storage),
                 workspace=workspace_folder,
                 watch=watch,
             )

@@ -73,6 +73,10 @@ def _wordless(body: records.Body, by: str, at: int) -> records.Body:
     return replace(body, **dict.fromkeys(words, ""))
 
 
+def _covers(body: records.Body, end: int) -> bool:
+    return isinstance(body, records.ContextCut) and body.start <= end
+
+
 def _blank_debts(tx: Tx, session: str, gone: list[records.Event]) -> None:
     """Empty what was owed when a turn ended, and reports that end with an answer; what was not sent yet will not be."""
     ends = {str(event.at) for event in gone if isinstance(event.body, records.TurnEnded)}

@@ -17,20 +17,19 @@ Before = Callable[[Place, int], Callable[[Tx], object] | None]
 
 
 class FaultyStorage:
-    """A plugin with a storage engine: SQLite, every write function run twice, and `before` asked ahead of each write.
+    """A plugin with a storage engine: `inner`, every write function run twice, and `before` asked ahead of each write.
 
     `before(place, number)` gets the database's place and the write's number, from 1 in each database. What it raises
     is raised in the write's place; a function that it returns is written first, as if another process had been quicker.
     It is asked on the event loop; assign it at any time. `pause` is how many seconds a reader waits for what it has
-    read, so that others are quicker.
+    read, so that others are quicker. `inner` is SQLite unless another engine is given.
     """
 
-    name: str = "sqlite"
-
-    def __init__(self, before: Before | None = None, *, pause: float = 0.0) -> None:
+    def __init__(self, before: Before | None = None, *, pause: float = 0.0, inner: Storage | None = None) -> None:
         self.before = before
         self.pause = pause
-        self._inner = SqliteStorage()
+        self._inner = inner or SqliteStorage()
+        self.name = self._inner.name
 
     @hook
     def provide_storage(self) -> Sequence[Storage]:

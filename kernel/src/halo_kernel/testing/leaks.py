@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, get_args
 
+from ..sqlite import is_own_file
 from .places import current_frames, frames_of, frames_of_coroutine, place_of
 
 Kind = Literal["task", "thread", "file", "process"]
@@ -99,6 +100,8 @@ def _files() -> _Each:
         with suppress(OSError, ValueError):  # the listing's own is gone already
             number = int(name)
             found = os.fstat(number)
+            if is_own_file(number):  # of a database that is open, whose threads would tell
+                continue
             yield (number, found.st_dev, found.st_ino), partial(_told_file, number)
 
 

@@ -21,6 +21,7 @@ class Refused:
 
     permanent: bool = False
     retry_after: float | None = None
+    message: str = "refused by the test"
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Postbox:
             raise DeliveryFailed(f"there is no {part.target}", permanent=True)
         fate = self._fates.pop(0) if self._fates else None
         if isinstance(fate, Refused):
-            raise DeliveryFailed("refused by the test", permanent=fate.permanent, retry_after=fate.retry_after)
+            raise DeliveryFailed(fate.message, permanent=fate.permanent, retry_after=fate.retry_after)
         if fate is None or fate.arrived:
             self._take(part)
         if fate is not None:

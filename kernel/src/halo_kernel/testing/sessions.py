@@ -9,6 +9,7 @@ from pathlib import Path
 from ..contracts import Session
 from ..records import OPERATOR, Event, Principal
 from ..runtime import Kernel
+from ..supervisor import given
 
 _STEP = 0.01
 
@@ -25,10 +26,13 @@ async def journal(session: Session) -> list[Event]:
     return [update.event async for update in session.events() if update.event]
 
 
-async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
-    """Return when `condition` is true. Raises `AssertionError` when it is not within `seconds`."""
+async def until(condition: Callable[[], object], seconds: float = 5.0, *, what: str = "it") -> None:
+    """Return when `condition` is true, a plain function or one to be awaited.
+
+    Raises `AssertionError` that `what` did not come to pass when it is not within `seconds`.
+    """
     for _ in range(int(seconds / _STEP)):
-        if condition():
+        if await given(condition):
             return
         await asyncio.sleep(_STEP)
-    raise AssertionError("it did not come to pass")
+    raise AssertionError(f"{what} did not come to pass within {seconds:g} s")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ..contracts import Bell, Database, Migration, Place, Row, Storage, Tx
-from ..errors import BadInput, LeaseHeld, LeaseLost, NewerData, StorageUnavailable
+from ..errors import BadInput, ConstraintFailed, LeaseHeld, LeaseLost, NewerData, StorageUnavailable
 
 _SECONDS = 10.0
 _FIRST = Migration(
@@ -24,6 +24,10 @@ _FIRST = Migration(
 CREATE TABLE notes(key TEXT PRIMARY KEY, value TEXT, number INTEGER, share REAL);
 CREATE TABLE tasks(id INTEGER PRIMARY KEY, name TEXT NOT NULL, state TEXT NOT NULL);
 CREATE UNIQUE INDEX tasks_open ON tasks(name) WHERE state = 'open';
+CREATE TABLE parts(
+    task INTEGER REFERENCES tasks(id), later INTEGER REFERENCES tasks(id) DEFERRABLE INITIALLY DEFERRED,
+    size INTEGER CHECK (size > 0)
+);
 """,
 )
 _SECOND = Migration(version=2, sql="ALTER TABLE notes ADD COLUMN more TEXT NOT NULL DEFAULT 'none'")
@@ -342,6 +346,34 @@ class StorageContract:
             assert count == (2,), "a partial unique index refuses a second open task of one name"
 
     @pytest.mark.asyncio
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "INSERT INTO notes(key) VALUES ('kept')",
+            "INSERT INTO tasks(id, state) VALUES (1, 'open')",
+            "INSERT INTO parts(size) VALUES (0)",
+            "INSERT INTO parts(task) VALUES (7)",
+            "INSERT INTO parts(later) VALUES (7)",
+        ],
+        ids=["unique", "not_null", "check", "reference", "deferred_reference"],
+    )
+    async def test_a_broken_constraint_is_named(self, storage: Storage, place: Place, sql: str) -> None:
+        """What breaks a rule of its table raises `ConstraintFailed`, is undone alone, and the next write goes on."""
+        async with self.opened(storage, place) as database:
+            await database.write(put("kept"))
+
+            def break_it(tx: Tx) -> None:
+                tx.execute("INSERT INTO notes(key) VALUES ('undone')")
+                tx.execute(sql)
+
+            results = await asyncio.gather(
+                database.write(break_it), database.write(put("next")), return_exceptions=True
+            )
+            assert isinstance(results[0], ConstraintFailed), f"{sql} broke a rule, and the write came to {results[0]!r}"
+            assert results[0].message.strip(), "an error has a sentence for people"
+            assert await database.read(keys) == ["kept", "next"], "what broke a rule is undone, and nothing else is"
+
+    @pytest.mark.asyncio
     async def test_values_come_back_as_they_were(self, storage: Storage, place: Place) -> None:
         """Text of any language, JSON as text, 64-bit integers, floats and NULL are the same when they are read."""
         text = json.dumps({"a": [1, None, "\u0000"], "?": 'it\'s 100 % \\ "quoted"'})
@@ -487,6 +519,20 @@ class StorageContract:
             await database.write(put("after"))
         await storage.copy(place, target)
         assert target.stat().st_size > 200 * 20_000, "a database that is not open is copied whole"
+
+    @pytest.mark.asyncio
+    async def test_what_was_scrubbed_is_in_no_backup(self, storage: Storage, place: Place, tmp_path: Path) -> None:
+        """After `scrub` nothing of what was deleted or overwritten can be found in what the database leaves behind."""
+        path = tmp_path / "copy.db"
+        async with self.opened(storage, place) as database:
+            for number in range(200):
+                await database.write(put(f"key{number}", f"a word that is gone {number}"))
+            await database.write(lambda tx: tx.one("UPDATE notes SET value = 'another' WHERE key < 'key5'"))
+            await database.write(lambda tx: tx.one("DELETE FROM notes WHERE key >= 'key5'"))
+            await database.scrub()
+            await database.backup(path)
+            assert b"a word that is gone" not in path.read_bytes(), "what was deleted and scrubbed lies in a backup"
+            assert len(await database.read(keys)) > 0, "what was not deleted is gone"
 
     @pytest.mark.asyncio
     async def test_a_backup_over_its_own_files_is_refused(self, storage: Storage, place: Place) -> None:

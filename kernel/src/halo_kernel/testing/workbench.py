@@ -111,7 +111,10 @@ class Workbench:
     async def provider(self, name: str) -> ModelProvider:
         """Return a model provider of the plugins, made for this test and closed with the kernel."""
         kernel = self.kernel or await self.start()
-        found = [provider for _, provider in await kernel.hooks.gather(provide_models, settings=kernel.settings, host=kernel.host)]
+        found = [
+            provider
+            for _, provider in await kernel.hooks.gather(provide_models, settings=kernel.settings, host=kernel.host)
+        ]
         for each in found:
             if each is not self.model:
                 self._open.push_async_callback(each.close)
