@@ -109,7 +109,8 @@ class Supervisor:
                 began = clock()
                 try:
                     await contained(work())
-                    return logger("supervisor").warning("a service has ended by itself", service=name)
+                    logger("supervisor").warning("a service has ended by itself", service=name)
+                    return
                 except Exception as error:
                     logger("supervisor").exception("a service failed and is started again", service=name, wait=wait)
                     failed(error)
