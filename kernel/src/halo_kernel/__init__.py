@@ -19,6 +19,7 @@ _HOMES = {
     "folds": "CLEARED_MARKER History Item View",
     "hookspecs": "hook",
     "http": "Face",
+    "http.replies": "shape status_of",
     "live": "Live Subscription",
     "locks": "locked",
     "log": "configure",

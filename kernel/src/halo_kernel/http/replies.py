@@ -51,6 +51,11 @@ def known(error: BaseException, route: Route, clock: Clock) -> HaloError:
     return HaloError(said, advice=f"The server's log has the details under {reference}.")
 
 
+def status_of(error: HaloError) -> int:
+    """Return the HTTP status of an error, which a class of a plugin's own has from the one that it is made of."""
+    return next(STATUS[base] for base in type(error).__mro__ if base in STATUS)
+
+
 def shape(error: HaloError) -> dict[str, object]:
     """Return what a client is told: the sentence, the class's name, the advice and the facts that the error carries."""
     facts = {name: value for name, value in vars(error).items() if value not in ("", None) and not name.startswith("_")}
@@ -59,7 +64,7 @@ def shape(error: HaloError) -> dict[str, object]:
 
 def failure(error: HaloError, connection: HTTPConnection) -> Reply:
     """Return the answer to a request that failed: as JSON, or in a browser that opens a page as text for a person."""
-    status = next(STATUS[base] for base in type(error).__mro__ if base in STATUS)
+    status = status_of(error)
     said: dict[str, str] = {"WWW-Authenticate": 'Bearer realm="halo"'} if status == 401 else {}
     if wait := getattr(error, "retry_after", None) or (1 if status in (429, 503) else 0):
         said["Retry-After"] = str(math.ceil(wait))
