@@ -46,14 +46,12 @@ class Door:
             route=route,
         )
         chat = arrival.conversation or f"{arrival.chat}:{arrival.thread}"
-        for fresh in (False, True):
-            session = await self._session(workspace, f"{name}:{chat}", fresh=fresh)
-            try:
-                return await session.submit(message)
-            except SessionClosed:  # archived or deleted meanwhile: the conversation goes on in a new one
-                if fresh:
-                    raise
-        raise AssertionError
+        session = await self._session(workspace, f"{name}:{chat}", fresh=False)
+        try:
+            return await session.submit(message)
+        except SessionClosed:  # archived or deleted meanwhile: the conversation goes on in a new one
+            session = await self._session(workspace, f"{name}:{chat}", fresh=True)
+            return await session.submit(message)
 
     async def _session(self, workspace: WorkspaceInfo, chat: str, *, fresh: bool) -> Session:
         """Return the session of a conversation, a new one for the first message, or with `fresh`.
