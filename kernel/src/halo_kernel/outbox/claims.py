@@ -24,7 +24,7 @@ class Held(Pointer, frozen=True, kw_only=True):
 # How a turn's end counts for those who wait for its answer elsewhere: as `aborted` unless it is here. One that gave way
 # is the last only when what it gave way to was stopped.
 REASONS: Mapping[str, Settlement] = {"succeeded": "answered", "cancelled": "cancelled", "yielded": "cancelled"}
-_decoder = msgspec.json.Decoder(Held)
+read_pointer = msgspec.json.Decoder(Held).decode  # as a session's row keeps one
 
 
 def may_take(new: Claim, held: Claim) -> bool:
@@ -67,11 +67,6 @@ def owe_parent(tx: Tx, session: str, *, row: int) -> None:
 def _point(tx: Tx, session: str, pointer: Pointer, row: int) -> None:
     mine = Held(**msgspec.structs.asdict(pointer), row=row, head=journal_of(tx, session)[1])
     tx.execute("UPDATE sessions SET reply_to = ? WHERE id = ?", (msgspec.json.encode(mine).decode(), session))
-
-
-def read_pointer(stored: str) -> Held:
-    """Return a pointer as a session's row keeps it."""
-    return _decoder.decode(stored)
 
 
 def pay(
