@@ -16,7 +16,7 @@ from .errors import BadInput, QueueFull, SessionClosed
 from .journal import find, journal_of, last_answer, make_cursor
 from .outbox import owe_parent, take_pointer
 from .questions import pending
-from .records.storable import storable_text
+from .records.storable import check_storable
 from .tables import insert, select
 
 MAX_TEXT = 1_000_000
@@ -46,10 +46,7 @@ def check(message: records.Incoming) -> None:
         raise BadInput(f"text may have at most {MAX_TEXT} characters, not {len(message.text)}", field="text")
     if message.key is not None and not 1 <= len(message.key) <= 300:
         raise BadInput("key must have 1 to 300 characters", field="key")
-    for field in ("text", "key", "route"):
-        text = getattr(message, field) or ""
-        if storable_text(text) != text:
-            raise BadInput(f"{field} must not contain U+0000 or surrogates", field=field)
+    check_storable(text=message.text, key=message.key or "", route=message.route)
 
 
 def accept(

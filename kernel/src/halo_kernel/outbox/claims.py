@@ -10,7 +10,7 @@ from ..contracts import Tx
 from ..errors import BadInput, Conflict
 from ..journal import journal_of
 from ..records import Claim, Debt, Owed, Pointer, Settlement
-from ..records.storable import storable_text
+from ..records.storable import is_storable
 from .debts import owe
 
 
@@ -43,7 +43,7 @@ def take_pointer(tx: Tx, session: str, pointer: Pointer, *, row: int, at: int) -
     for a pointer that is none, and for a session below another: that one reports to its parent.
     """
     for text in (pointer.dispatcher, pointer.target):
-        if not text or storable_text(text) != text:
+        if not text or not is_storable(text):
             raise BadInput("reply_to must name a dispatcher and a target, in storable text", field="reply_to")
     found = tx.one("SELECT reply_to FROM sessions WHERE id = ? AND parent IS NULL", (session,))
     if found is None:

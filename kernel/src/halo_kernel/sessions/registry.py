@@ -14,13 +14,13 @@ from .. import hookspecs
 from ..access import fold_access
 from ..blobs import Blobs, referenced
 from ..contracts import Tx
-from ..errors import BadInput, NotFound, Stopping
+from ..errors import NotFound, Stopping
 from ..folds import History, View
 from ..inbox import waiting
 from ..journal import delete_exchange, erase, folded, journal_of, make_cursor, read
 from ..log import logger
 from ..records import Access, Event, Message, Principal, SessionInfo
-from ..records.storable import storable_text
+from ..records.storable import check_storable
 from ..recovery import is_cut
 from ..repair import repair_history
 from . import rows
@@ -265,9 +265,7 @@ class Sessions:
     async def _make(self, seat: Seat, session: str, owner: Principal, agent: str | None, **more: str) -> None:
         """Make a session at its owner's level, with `more` of `SessionInfo`; an id that is taken stays whose it is."""
         seat.check_running()
-        for field, text in more.items():
-            if storable_text(text) != text:
-                raise BadInput(f"{field} must not contain U+0000 or surrogates", field=field)
+        check_storable(**more)
         now = seat.clock.now()
         info = SessionInfo(
             id=session,

@@ -17,7 +17,7 @@ from ..inbox import check_open, input_of, prepared, waiting
 from ..journal import append, journal_of
 from ..outbox import owe_replies
 from ..questions import supersede
-from ..records.storable import storable_text
+from ..records.storable import is_storable
 from ..reports import is_quiescent, settle
 from ..settings import SessionSettings
 
@@ -63,7 +63,7 @@ def insert(tx: Tx, info: records.SessionInfo, *, journal: str, limits: SessionSe
 def rename(tx: Tx, session: str, title: str, *, at: int) -> tuple[records.Event, ...]:
     """Give a session a title that no message replaces. Raises `BadInput`."""
     title = " ".join(title.split())
-    if not 1 <= len(title) <= MAX_TITLE or storable_text(title) != title:
+    if not 1 <= len(title) <= MAX_TITLE or not is_storable(title):
         raise BadInput(f"title must be 1 to {MAX_TITLE} characters of text", field="title")
     tx.execute("UPDATE sessions SET title = ? WHERE id = ?", (title, session))
     return append(tx, session, [records.SessionTitled(title=title)], at=at)
@@ -101,7 +101,7 @@ def move(tx: Tx, session: str, directory: str, *, at: int) -> tuple[records.Even
 
 def check_directory(workspace: records.WorkspaceInfo, directory: str) -> str:
     """Return `directory` relative to the workspace, '' for all of it. Raises `BadInput` unless it is a folder in it."""
-    if storable_text(directory) != directory:
+    if not is_storable(directory):
         raise BadInput(f"{directory!r} has a name that is no text", field="directory")
     root = os.path.realpath(workspace.path)
     real = os.path.realpath(os.path.join(root, os.path.expanduser(directory)))
