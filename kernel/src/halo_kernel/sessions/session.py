@@ -397,7 +397,7 @@ class LiveSession:
         lease, self.lease = self.lease, None
         scope, self._scope = self._scope, None
         try:
-            if lease is not None and not self.seat.works_under(lease):
+            if lease is not None and not any(other.lease == lease for other in self.seat.sessions.values()):
                 await lease.release()
         except HaloError as error:  # then it is free when this process has ended
             logger("sessions").warning("lease not given back", session=self._info.id, error=error.message)
