@@ -32,7 +32,6 @@ class Door:
         account, name = self.account, f"{self.account.type}:{self.account.id}"
         workspace = await self.host.workspaces.open(account.workspace)
         route = ":".join([name, arrival.chat, *([arrival.thread] if arrival.thread else [])])
-        key = f"{name}:{arrival.key}"
         if account.allowed and arrival.user not in account.allowed:
             text = _REFUSAL[account.language].format(user=arrival.user)
             owed = Owed(key=f"refused:{name}:{arrival.user}", dispatcher=account.type, target=route, text=text)
@@ -40,7 +39,7 @@ class Door:
             return None
         message = Incoming(
             text=arrival.text,
-            key=key,
+            key=f"{name}:{arrival.key}",
             mode=arrival.mode,
             principal=Principal(name=f"{name}:{arrival.user}", access=account.access, scheme=f"account:{account.type}"),
             route=route,
