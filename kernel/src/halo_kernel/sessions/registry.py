@@ -78,7 +78,7 @@ class Sessions:
     async def _find(self, seat: Seat, session: str, principal: Principal) -> None:
         """Raise `NotFound` unless the session is the principal's; one in memory is known without asking."""
         live = seat.sessions.get(session)
-        if live is None or rows.owner_of(live.info) != (principal.name, principal.kind):
+        if live is None or not rows.is_owner(principal, live.info):
             await seat.database.read(lambda tx: rows.load(tx, session, workspace=seat.workspace, principal=principal))
 
     async def create(

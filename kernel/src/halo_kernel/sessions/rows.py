@@ -117,14 +117,14 @@ def load(
 ) -> records.SessionInfo:
     """Return a session, of `principal` if one is given. Raises `NotFound`, for a foreign one too."""
     for info in _found(tx, workspace, "id = ? AND deleted_at IS NULL", session):
-        if principal is None or owner_of(info) == (principal.name, principal.kind):
+        if principal is None or is_owner(principal, info):
             return info
     raise NotFound(f"there is no session {session} in this workspace")
 
 
-def owner_of(info: records.SessionInfo) -> tuple[str, records.PrincipalKind]:
-    """Return the name and kind of the principal whose session it is."""
-    return info.principal, info.principal_kind
+def is_owner(principal: records.Principal, info: records.SessionInfo) -> bool:
+    """Tell whether a session is a principal's."""
+    return (principal.name, principal.kind) == (info.principal, info.principal_kind)
 
 
 def newest(
