@@ -109,9 +109,8 @@ class Sessions:
         """Return root sessions, newest first; `before` is the last row's `updated_at`."""
         seat = await self._seat_of(workspace)
         count = max(1, min(limit, 500))
-        return await seat.database.read(
-            lambda tx: rows.newest(tx, workspace=seat.workspace, principal=principal, before=before, limit=count)
-        )
+        newest = partial(rows.newest, workspace=seat.workspace, principal=principal, before=before, limit=count)
+        return await seat.database.read(newest)
 
     async def view(self, session: str, *, workspace: str, principal: Principal) -> tuple[View, str]:
         """Return what people see of a session, and the cursor behind the last event of it. Raises `NotFound`."""
