@@ -40,10 +40,8 @@ _Events = tuple[records.Event, ...]
 def check_id(session: str) -> str:
     """Return `session` if it can name a session. Raises `BadInput`."""
     if not _ID.fullmatch(session):
-        raise BadInput(
-            "a session id has 1 to 120 letters, digits, '_', '-', '.' or ':'; first a letter, digit or '_'",
-            field="session",
-        )
+        rule = "1 to 120 letters, digits, '_', '-', '.' or ':'; first a letter, digit or '_'"
+        raise BadInput(f"a session id has {rule}", field="session")
     return session
 
 
