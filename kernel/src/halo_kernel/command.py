@@ -6,14 +6,11 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from importlib.metadata import EntryPoint
 
 from . import __version__
 from .errors import BadFile, HaloError
 from .sites import add_sites, default_home, find_distributions
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 GROUP = "halo.commands"
 OWN = "serve"

@@ -137,9 +137,8 @@ class View(Struct):
                 self._put(event, f"row:{row}", "user", text=said)
                 self._put(event, f"seq:{event.seq}", "notice", text=text)
             case records.ContextCut(start=first, text=text, replacement=said) if text or said:
-                self._put(
-                    event, f"seq:{event.seq}", "notice", text=f"{text}\n\n{said}".strip(), first=min(first, event.seq)
-                )
+                shown = f"{text}\n\n{said}".strip()
+                self._put(event, f"seq:{event.seq}", "notice", text=shown, first=min(first, event.seq))
             case records.ContextErased(start=start, end=end):  # with what stands for more than it
                 self.items = {key: item for key, item in self.items.items() if item.seq < start or item.first > end}
             case records.ExchangeDeleted(start=start, end=end):

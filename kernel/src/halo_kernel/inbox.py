@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from . import records
 from .contracts import Row, Tx
@@ -16,7 +16,7 @@ from .errors import BadInput, QueueFull, SessionClosed
 from .journal import find, journal_of, last_answer, make_cursor
 from .outbox import owe_parent, take_pointer
 from .questions import pending
-from .records.storable import storable_text
+from .records.storable import check_storable
 from .tables import insert, select
 
 MAX_TEXT = 1_000_000
@@ -47,10 +47,7 @@ def check(message: records.Incoming) -> None:
         raise BadInput(f"text may have at most {MAX_TEXT} characters, not {len(message.text)}", field="text")
     if message.key is not None and not 1 <= len(message.key) <= 300:
         raise BadInput("key must have 1 to 300 characters", field="key")
-    for field in ("text", "key", "route"):
-        text = getattr(message, field) or ""
-        if storable_text(text) != text:
-            raise BadInput(f"{field} must not contain U+0000 or surrogates", field=field)
+    check_storable(text=message.text, key=message.key or "", route=message.route)
 
 
 def accept(
@@ -68,8 +65,8 @@ def accept(
     is_command = message.cause == "command"
     if not is_command:
         check_open(tx, session)
-    if not is_command and message.mode != "interrupt_hard":
-        _check_room(tx, session, who.kind, cap)
+        if message.mode != "interrupt_hard":
+            _check_room(tx, session, who.kind, cap)
     said = {name: getattr(message, name) for name in ("mode", "text", "route", "cause")}
     whose = {"access": access, "principal": who.name, "principal_kind": who.kind, "owed": int(bool(message.route))}
     place = {"session": session, "key": key, "at": at, "head": journal_of(tx, session)[1]}
@@ -155,7 +152,7 @@ def prepared(row: Waiting) -> records.PreparedInput:
 
 def input_of(row: Waiting, ready: records.PreparedInput) -> records.InputAdded:
     """Return the event that a row becomes."""
-    return records.InputAdded(**asdict(replace(ready, row=row.row)), key=row.key, cause=row.cause)
+    return records.InputAdded(**asdict(ready), key=row.key, cause=row.cause)
 
 
 def next_batch(rows: Sequence[Waiting]) -> list[Waiting]:
@@ -208,14 +205,12 @@ def result_of(tx: Tx, row: int) -> records.TurnResult | None:
         return records.TurnResult(session=session, turn="", outcome=outcome, text=ran.text if ran else "")
     first = "SELECT min(seq) FROM events WHERE session = ? AND seq > ? AND turn = ?"
     for event in find(tx, session, f"kind = 'turn.ended' AND seq >= ({first}) ORDER BY seq", session, head, turn):
-        match event.body:
-            case records.TurnEnded(outcome=outcome, error=error, kind=kind) if outcome != "yielded":
-                if kind == "crash" and (nudge := tx.one(_NUDGE, (session, event.at))):
-                    return result_of(tx, int(nudge[0]))
-                text = last_answer(tx, session, turn=event.turn)
-                return records.TurnResult(
-                    session=session, turn=event.turn, outcome=outcome, text=text, error=error, kind=kind
-                )
-            case _:
-                pass
+        end = event.body
+        if isinstance(end, records.TurnEnded) and end.outcome != "yielded":
+            if end.kind == "crash" and (nudge := tx.one(_NUDGE, (session, event.at))):
+                return result_of(tx, int(nudge[0]))
+            text, how = last_answer(tx, session, turn=event.turn), end.outcome
+            return records.TurnResult(
+                session=session, turn=event.turn, outcome=how, text=text, error=end.error, kind=end.kind
+            )
     return None

@@ -6,7 +6,7 @@ import logging
 import re
 import sys
 from logging.handlers import RotatingFileHandler
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO
 
 import structlog
 from structlog.stdlib import ProcessorFormatter
@@ -31,12 +31,12 @@ _COMMON: tuple[Processor, ...] = (
 
 def logger(name: str) -> FilteringBoundLogger:
     """Return the logger of a module or a plugin."""
-    wrapped: Any = structlog.wrap_logger(
+    wrapped: FilteringBoundLogger = structlog.wrap_logger(
         logging.getLogger(f"{ROOT}.{name}"),
         processors=[structlog.stdlib.filter_by_level, *_COMMON, ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(0),
     )
-    return cast("FilteringBoundLogger", wrapped)
+    return wrapped
 
 
 def configure(

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from .errors import BadInput, StorageUnavailable
 from .records import Secret
-from .records.storable import storable_text
+from .records.storable import is_storable
 
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
@@ -28,7 +28,7 @@ def ensure_home(home: Path) -> Path:
     Raises `BadInput`, `StorageUnavailable` for a home that is half restored.
     """
     folder, advice = home / "secrets", "set HALO_HOME to a folder that you may write to"
-    if storable_text(str(home)) != str(home):
+    if not is_storable(str(home)):
         raise BadInput(f"the home {str(home)!r} has a name that is not UTF-8 text", field="HALO_HOME", advice=advice)
     try:
         if (home / "swaps.json").exists():  # what is left to do, by whoever restores

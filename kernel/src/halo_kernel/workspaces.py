@@ -16,7 +16,7 @@ from .log import logger
 from .outbox import has_unsettled
 from .presence import is_running
 from .records import AgentSpec, WorkspaceInfo
-from .records.storable import storable_text
+from .records.storable import is_storable
 from .schema import WORKSPACE
 from .sessions.seat import Seat
 from .supervisor import at_bell
@@ -226,7 +226,7 @@ def _checked(path: Path) -> Path:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise WorkspaceUnusable(f"the workspace {str(path)!r} cannot be looked at: {why}", advice=advice) from error
-    if storable_text(str(real)) != str(real):
+    if not is_storable(str(real)):
         raise WorkspaceUnusable(f"the workspace {str(real)!r} has a name that is not UTF-8 text", advice=advice)
     if not exists:
         raise WorkspaceUnusable(f"the workspace {path} does not exist", advice="create the folder, or name another")

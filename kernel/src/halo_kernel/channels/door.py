@@ -32,7 +32,6 @@ class Door:
         account, name = self.account, f"{self.account.type}:{self.account.id}"
         workspace = await self.host.workspaces.open(account.workspace)
         route = ":".join([name, arrival.chat, *([arrival.thread] if arrival.thread else [])])
-        key = f"{name}:{arrival.key}"
         if account.allowed and arrival.user not in account.allowed:
             text = _REFUSAL[account.language].format(user=arrival.user)
             owed = Owed(key=f"refused:{name}:{arrival.user}", dispatcher=account.type, target=route, text=text)
@@ -40,20 +39,18 @@ class Door:
             return None
         message = Incoming(
             text=arrival.text,
-            key=key,
+            key=f"{name}:{arrival.key}",
             mode=arrival.mode,
             principal=Principal(name=f"{name}:{arrival.user}", access=account.access, scheme=f"account:{account.type}"),
             route=route,
         )
         chat = arrival.conversation or f"{arrival.chat}:{arrival.thread}"
-        for fresh in (False, True):
-            session = await self._session(workspace, f"{name}:{chat}", fresh=fresh)
-            try:
-                return await session.submit(message)
-            except SessionClosed:  # archived or deleted meanwhile: the conversation goes on in a new one
-                if fresh:
-                    raise
-        raise AssertionError
+        session = await self._session(workspace, f"{name}:{chat}", fresh=False)
+        try:
+            return await session.submit(message)
+        except SessionClosed:  # archived or deleted meanwhile: the conversation goes on in a new one
+            session = await self._session(workspace, f"{name}:{chat}", fresh=True)
+            return await session.submit(message)
 
     async def _session(self, workspace: WorkspaceInfo, chat: str, *, fresh: bool) -> Session:
         """Return the session of a conversation, a new one for the first message, or with `fresh`.

@@ -19,7 +19,7 @@ from .. import __version__
 from ..credentials import COOKIE, COOKIE_LIFE, make_credentials
 from ..errors import NotFound, Stopping
 from ..presence import Presence
-from ..records import Exchange, Principal, Reply, Route, Stream
+from ..records import Exchange, Reply, Route, Stream
 from ..runtime import Kernel
 from .bodies import Body, decode
 from .gate import Gate
@@ -127,17 +127,12 @@ async def _answer(request: Request, route: Route, gate: Gate, origins: Origins) 
         return EventStream(answer.events, route, gate.kernel)
     response, reply = as_response(answer), answer if isinstance(answer, Reply) else Reply()
     signed_in = reply.signed_in or (principal if is_old else None)
-    if signed_in or reply.signed_out:
+    if signed_in or reply.signed_out:  # the browser's cookie is set, or ended where nobody is signed in
         scheme = origins.forwarded(request.headers, "proto") or request.url.scheme
-        _sign(response, gate, signed_in, secure=scheme == "https")
+        value, life = (gate.credentials.cookies.sign(signed_in), COOKIE_LIFE) if signed_in else ("", 0)
+        response.set_cookie(COOKIE, value, life, secure=scheme == "https", httponly=True)
     return response
 
 
 def _stopping() -> Stopping:
     return Stopping("The server is shutting down.", advice="Try again when it runs again.")
-
-
-def _sign(response: Response, gate: Gate, principal: Principal | None, *, secure: bool) -> None:
-    """Set the browser's cookie, or end it where nobody is signed in."""
-    value, life = (gate.credentials.cookies.sign(principal), COOKIE_LIFE) if principal else ("", 0)
-    response.set_cookie(COOKIE, value, life, secure=secure, httponly=True)

@@ -53,7 +53,7 @@ class Origins:
         if origin is None:
             return {}
         allowed = {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
-        if self._is_listed(origin):
+        if any(origin.lower() == listed.lower().rstrip("/") for listed in self.server.cors_origins):
             return {**allowed, "Access-Control-Allow-Credentials": "true"}
         return allowed if is_open(scheme) and not self.server.cors_origins else {}
 
@@ -87,9 +87,6 @@ class Origins:
             return headers.get("sec-fetch-site") == "cross-site" and not is_open(scheme)
         is_ours = any(_same_host(origin, host) for host in self._hosts(headers))
         return not (is_ours or self.cors(origin, scheme=scheme))
-
-    def _is_listed(self, origin: str) -> bool:
-        return any(origin.lower() == listed.lower().rstrip("/") for listed in self.server.cors_origins)
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

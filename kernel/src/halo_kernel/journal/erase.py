@@ -110,11 +110,10 @@ def delete_exchange(tx: Tx, session: str, row: int, *, by: str, at: int) -> tupl
 
 def _row(event: records.Event) -> int:
     """Return the number of the message that an event adds if a person wrote it, else 0."""
-    match event.body:
-        case records.InputAdded(row=row, cause="message", sender=sender) if not sender.startswith("session:"):
-            return row
-        case _:
-            return 0
+    said = event.body
+    if isinstance(said, records.InputAdded) and said.cause == "message" and not said.sender.startswith("session:"):
+        return said.row
+    return 0
 
 
 def _is_gone(tx: Tx, session: str, seq: int) -> bool:

@@ -12,7 +12,7 @@ from ..contracts import ModelProvider, Session
 from ..errors import ModelError
 from ..hooks import Hooks
 from ..log import logger
-from ..records import Offer
+from ..records import ModelChoice, Offer
 from ..records.storable import storable_text
 from ..settings import ModelSettings
 from ..supervisor import bounded
@@ -91,9 +91,9 @@ class Models:
 
         Raises `ModelError` of kind `none` when there is no first; a fallback without a provider is left out.
         """
-        wish, names = session.agent.model, list[str]()
-        own = first or (wish.model if wish else "") or (await self.choose())[0].model
-        others = self._wish.fallbacks if wish is None or wish.fallbacks is None else wish.fallbacks
+        wish, names = session.agent.model or ModelChoice(model=""), list[str]()
+        own = first or wish.model or (await self.choose())[0].model
+        others = self._wish.fallbacks if wish.fallbacks is None else wish.fallbacks
         for name in (own, *others):
             found = await hooks.first(hookspecs.resolve_model, name=name, session=session)
             names.append(storable_text(found or name))

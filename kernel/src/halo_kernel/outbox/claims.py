@@ -10,7 +10,7 @@ from ..contracts import Tx
 from ..errors import BadInput, Conflict
 from ..journal import journal_of
 from ..records import Claim, Debt, Owed, Pointer, Settlement
-from ..records.storable import storable_text
+from ..records.storable import is_storable
 from .debts import owe
 
 
@@ -24,7 +24,7 @@ class Held(Pointer, frozen=True, kw_only=True):
 # How a turn's end counts for those who wait for its answer elsewhere: as `aborted` unless it is here. One that gave way
 # is the last only when what it gave way to was stopped.
 REASONS: Mapping[str, Settlement] = {"succeeded": "answered", "cancelled": "cancelled", "yielded": "cancelled"}
-_decoder = msgspec.json.Decoder(Held)
+read_pointer = msgspec.json.Decoder(Held).decode  # as a session's row keeps one
 
 
 def may_take(new: Claim, held: Claim) -> bool:
@@ -43,7 +43,7 @@ def take_pointer(tx: Tx, session: str, pointer: Pointer, *, row: int, at: int) -
     for a pointer that is none, and for a session below another: that one reports to its parent.
     """
     for text in (pointer.dispatcher, pointer.target):
-        if not text or storable_text(text) != text:
+        if not text or not is_storable(text):
             raise BadInput("reply_to must name a dispatcher and a target, in storable text", field="reply_to")
     found = tx.one("SELECT reply_to FROM sessions WHERE id = ? AND parent IS NULL", (session,))
     if found is None:
@@ -67,11 +67,6 @@ def owe_parent(tx: Tx, session: str, *, row: int) -> None:
 def _point(tx: Tx, session: str, pointer: Pointer, row: int) -> None:
     mine = Held(**msgspec.structs.asdict(pointer), row=row, head=journal_of(tx, session)[1])
     tx.execute("UPDATE sessions SET reply_to = ? WHERE id = ?", (msgspec.json.encode(mine).decode(), session))
-
-
-def read_pointer(stored: str) -> Held:
-    """Return a pointer as a session's row keeps it."""
-    return _decoder.decode(stored)
 
 
 def pay(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .seat import Seat
     from .session import LiveSession
 
-_COMMAND = re.compile(r"/([a-z][a-z0-9_-]{0,31})(?:\s+(\S.*))?", re.DOTALL)
+_COMMAND = re.compile(r"/[a-z][a-z0-9_-]{0,31}(\s.*)?", re.DOTALL)
 
 
 def is_command(message: Incoming) -> bool:
@@ -66,8 +66,7 @@ def _settle(tx: Tx, receipt: Receipt, message: Incoming, result: CommandResult, 
 
 
 async def _run(seat: Seat, session: LiveSession, message: Incoming, access: Access) -> CommandResult:
-    found = _COMMAND.fullmatch(message.text.strip())
-    name, rest = found.groups(default="") if found else ("", "")
+    name, rest = [*message.text.strip().removeprefix("/").split(None, 1), ""][:2]
     try:
         command = await seat.hooks.first(hookspecs.resolve_command, name, session)
         if command is None:

@@ -9,7 +9,7 @@ from .. import outbox
 from ..errors import BadInput
 from ..questions import answer, listed
 from ..records import Delivery, Owed, Principal, QuestionInfo
-from ..records.storable import storable_text
+from ..records.storable import is_storable
 from .seat import Seat
 
 _KEY = 200
@@ -53,7 +53,7 @@ class Outbox:
         """Make a delivery durable and return its number; a key that was seen before gives the first one's."""
         for field in ("key", "dispatcher", "target", "text"):
             text = getattr(owed, field)
-            if not text or storable_text(text) != text:
+            if not text or not is_storable(text):
                 raise BadInput(f"{field} must be text without U+0000 and surrogates", field=field)
         if len(owed.key) > _KEY:
             raise BadInput(f"key must have at most {_KEY} characters, not {len(owed.key)}", field="key")

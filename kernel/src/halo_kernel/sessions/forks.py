@@ -5,7 +5,6 @@ from __future__ import annotations
 from .. import records
 from ..contracts import Tx
 from ..journal import append
-from ..questions import pending
 from ..recovery import loose_ends
 from ..tables import insert
 from .rows import NEW
@@ -31,9 +30,8 @@ def _end_turn(tx: Tx, source: str, copy: records.SessionInfo) -> tuple[records.E
     run = tx.one("SELECT turn FROM runs WHERE session = ?", (source,))
     if run is None:
         return ()
-    turn, question, settled = str(run[0]), pending(tx, source), list[records.Body]()
-    if question is not None:
-        call = tx.one("SELECT call FROM questions WHERE id = ?", (question,)) or ("",)
-        settled = [records.QuestionSettled(question=question, call=str(call[0]), state="denied", by="fork")]
+    turn = str(run[0])
+    asked = tx.execute("SELECT id, call FROM questions WHERE session = ? AND state = 'pending'", (source,))
+    settled = [records.QuestionSettled(question=number, call=call, state="denied", by="fork") for number, call in asked]
     left = loose_ends(tx, copy.id, turn, None, reason="fork")
     return append(tx, copy.id, [*settled, *left, _ENDED], at=copy.created_at, turn=turn)

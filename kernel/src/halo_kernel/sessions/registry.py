@@ -14,13 +14,13 @@ from .. import hookspecs
 from ..access import fold_access
 from ..blobs import Blobs, referenced
 from ..contracts import Tx
-from ..errors import BadInput, NotFound, Stopping
+from ..errors import NotFound, Stopping
 from ..folds import History, View
 from ..inbox import waiting
 from ..journal import delete_exchange, erase, folded, journal_of, make_cursor, read
 from ..log import logger
 from ..records import Access, Event, Message, Principal, SessionInfo
-from ..records.storable import storable_text
+from ..records.storable import check_storable
 from ..recovery import is_cut
 from ..repair import repair_history
 from . import rows
@@ -78,7 +78,7 @@ class Sessions:
     async def _find(self, seat: Seat, session: str, principal: Principal) -> None:
         """Raise `NotFound` unless the session is the principal's; one in memory is known without asking."""
         live = seat.sessions.get(session)
-        if live is None or rows.owner_of(live.info) != (principal.name, principal.kind):
+        if live is None or not rows.is_owner(principal, live.info):
             await seat.database.read(lambda tx: rows.load(tx, session, workspace=seat.workspace, principal=principal))
 
     async def create(
@@ -109,9 +109,8 @@ class Sessions:
         """Return root sessions, newest first; `before` is the last row's `updated_at`."""
         seat = await self._seat_of(workspace)
         count = max(1, min(limit, 500))
-        return await seat.database.read(
-            lambda tx: rows.newest(tx, workspace=seat.workspace, principal=principal, before=before, limit=count)
-        )
+        newest = partial(rows.newest, workspace=seat.workspace, principal=principal, before=before, limit=count)
+        return await seat.database.read(newest)
 
     async def view(self, session: str, *, workspace: str, principal: Principal) -> tuple[View, str]:
         """Return what people see of a session, and the cursor behind the last event of it. Raises `NotFound`."""
@@ -265,9 +264,7 @@ class Sessions:
     async def _make(self, seat: Seat, session: str, owner: Principal, agent: str | None, **more: str) -> None:
         """Make a session at its owner's level, with `more` of `SessionInfo`; an id that is taken stays whose it is."""
         seat.check_running()
-        for field, text in more.items():
-            if storable_text(text) != text:
-                raise BadInput(f"{field} must not contain U+0000 or surrogates", field=field)
+        check_storable(**more)
         now = seat.clock.now()
         info = SessionInfo(
             id=session,

@@ -12,7 +12,7 @@ DELETED_MS = 24 * _HOUR_MS
 SETTLED_MS = 30 * 24 * _HOUR_MS
 KEPT_KEYS = 5_000  # of each sender, however old
 _OPEN = "SELECT delivery FROM parts WHERE state IN ('pending', 'sending')"
-_TABLES = ("events", "partials", "snapshots", "plugin_state", "questions", "runs")
+_TABLES = ("events", "partials", "snapshots", "plugin_state", "questions", "runs", "outbox")
 
 
 async def watch_retention(database: Database, clock: Clock) -> None:
@@ -34,10 +34,9 @@ def bury(tx: Tx, *, now: int) -> list[str]:
     found = tx.execute(f"SELECT id FROM sessions WHERE {which} AND NOT EXISTS ({owing})", (now - DELETED_MS,))
     names = [str(name) for (name,) in list(found)]
     for name in names:
+        tx.execute("DELETE FROM parts WHERE delivery IN (SELECT id FROM outbox WHERE session = ?)", (name,))
         for table in _TABLES:
             tx.execute(f"DELETE FROM {table} WHERE session = ?", (name,))
-        tx.execute("DELETE FROM parts WHERE delivery IN (SELECT id FROM outbox WHERE session = ?)", (name,))
-        tx.execute("DELETE FROM outbox WHERE session = ?", (name,))
         tx.execute("UPDATE inbox SET text = '' WHERE session = ?", (name,))
         tx.execute("UPDATE sessions SET title = '', journal = '', head = 0 WHERE id = ?", (name,))
     return names

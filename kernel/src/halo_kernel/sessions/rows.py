@@ -11,28 +11,27 @@ import msgspec
 from msgspec.structs import replace
 
 from .. import records, tables
-from ..contracts import Row, Tx
+from ..contracts import Tx, Value
 from ..errors import BadInput, Conflict, NotFound
 from ..inbox import check_open, input_of, prepared, waiting
 from ..journal import append, journal_of
 from ..outbox import owe_replies
 from ..questions import supersede
-from ..records.storable import storable_text
+from ..records.storable import is_storable
 from ..reports import is_quiescent, settle
 from ..settings import SessionSettings
 
-MAX_ID = 120
 MAX_TITLE = 200
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,119}")
 _OWNED = ("id", "root", "parent", "agent", "access", "principal", "principal_kind", "origin")
 NEW = (*_OWNED, "title", "directory", "created_at", "updated_at")
+_RUN = "SELECT CASE waiting WHEN 0 THEN 'running' ELSE 'waiting' END FROM runs WHERE session = sessions.id"
 _COLUMNS = {
-    **{name: f"s.{name}" for name in (*NEW, "model", "marks", "head")},
-    **{name: f"s.{name}_at IS NOT NULL" for name in ("stopped", "archived", "deleted")},
-    "parked": "s.parked",
-    "state": "CASE WHEN r.waiting IS NULL THEN 'idle' WHEN r.waiting = 0 THEN 'running' ELSE 'waiting' END",
+    **{name: f"{name}_at IS NOT NULL" for name in ("stopped", "archived", "deleted")},
+    **dict.fromkeys(("workspace", "folder"), "?"),
+    "state": f"coalesce(({_RUN}), 'idle')",
+    "marks": """CASE marks WHEN '' THEN '[]' ELSE '["' || replace(marks, ' ', '","') || '"]' END""",
 }
-_SELECT = f"SELECT {', '.join(_COLUMNS.values())} FROM sessions s LEFT JOIN runs r ON r.session = s.id"
 _END = 1 << 62
 Halt = Literal["stopped", "archived", "deleted"]
 _Events = tuple[records.Event, ...]
@@ -41,10 +40,8 @@ _Events = tuple[records.Event, ...]
 def check_id(session: str) -> str:
     """Return `session` if it can name a session. Raises `BadInput`."""
     if not _ID.fullmatch(session):
-        raise BadInput(
-            f"a session id has 1 to {MAX_ID} letters, digits, '_', '-', '.' or ':'; first a letter, digit or '_'",
-            field="session",
-        )
+        rule = "1 to 120 letters, digits, '_', '-', '.' or ':'; first a letter, digit or '_'"
+        raise BadInput(f"a session id has {rule}", field="session")
     return session
 
 
@@ -64,7 +61,7 @@ def insert(tx: Tx, info: records.SessionInfo, *, journal: str, limits: SessionSe
 def rename(tx: Tx, session: str, title: str, *, at: int) -> tuple[records.Event, ...]:
     """Give a session a title that no message replaces. Raises `BadInput`."""
     title = " ".join(title.split())
-    if not 1 <= len(title) <= MAX_TITLE or storable_text(title) != title:
+    if not 1 <= len(title) <= MAX_TITLE or not is_storable(title):
         raise BadInput(f"title must be 1 to {MAX_TITLE} characters of text", field="title")
     tx.execute("UPDATE sessions SET title = ? WHERE id = ?", (title, session))
     return append(tx, session, [records.SessionTitled(title=title)], at=at)
@@ -102,7 +99,7 @@ def move(tx: Tx, session: str, directory: str, *, at: int) -> tuple[records.Even
 
 def check_directory(workspace: records.WorkspaceInfo, directory: str) -> str:
     """Return `directory` relative to the workspace, '' for all of it. Raises `BadInput` unless it is a folder in it."""
-    if storable_text(directory) != directory:
+    if not is_storable(directory):
         raise BadInput(f"{directory!r} has a name that is no text", field="directory")
     root = os.path.realpath(workspace.path)
     real = os.path.realpath(os.path.join(root, os.path.expanduser(directory)))
@@ -117,16 +114,15 @@ def load(
     tx: Tx, session: str, *, workspace: records.WorkspaceInfo, principal: records.Principal | None = None
 ) -> records.SessionInfo:
     """Return a session, of `principal` if one is given. Raises `NotFound`, for a foreign one too."""
-    row = tx.one(f"{_SELECT} WHERE s.id = ? AND s.deleted_at IS NULL", (session,))
-    info = None if row is None else _info(row, workspace)
-    if info is None or (principal is not None and owner_of(info) != (principal.name, principal.kind)):
-        raise NotFound(f"there is no session {session} in this workspace")
-    return info
+    for info in _found(tx, workspace, "id = ? AND deleted_at IS NULL", session):
+        if principal is None or is_owner(principal, info):
+            return info
+    raise NotFound(f"there is no session {session} in this workspace")
 
 
-def owner_of(info: records.SessionInfo) -> tuple[str, records.PrincipalKind]:
-    """Return the name and kind of the principal whose session it is."""
-    return info.principal, info.principal_kind
+def is_owner(principal: records.Principal, info: records.SessionInfo) -> bool:
+    """Tell whether a session is a principal's."""
+    return (principal.name, principal.kind) == (info.principal, info.principal_kind)
 
 
 def newest(
@@ -137,31 +133,27 @@ def newest(
     So that the next page, of what changed before that, begins where this one ends.
     """
     owner = (principal.name, principal.kind)
-    owned = "s.principal = ? AND s.principal_kind = ?"
-    listed = f"{_SELECT} WHERE {owned} AND s.parent IS NULL AND s.deleted_at IS NULL AND "
-    order = " ORDER BY s.updated_at DESC, s.id DESC LIMIT ?"
-    rows = list(tx.execute(f"{listed}s.updated_at < ?{order}", (*owner, _END if before is None else before, limit)))
-    found = [_info(row, workspace) for row in rows]
+    roots = "principal = ? AND principal_kind = ? AND parent IS NULL AND deleted_at IS NULL"
+    order = "ORDER BY updated_at DESC, id DESC LIMIT ?"
+    until = _END if before is None else before
+    found = _found(tx, workspace, f"{roots} AND updated_at < ? {order}", *owner, until, limit)
     if len(found) == limit:
         last = (found[-1].updated_at, found[-1].id)
-        more = tx.execute(f"{listed}s.updated_at = ? AND s.id < ?{order}", (*owner, *last, _END))
-        found += [_info(row, workspace) for row in more]
+        found += _found(tx, workspace, f"{roots} AND updated_at = ? AND id < ? {order}", *owner, *last, _END)
     return found
 
 
 def children(tx: Tx, parent: records.SessionInfo, *, working: bool) -> Sequence[records.SessionInfo]:
     """Return the sessions right below one, oldest first; with `working` those that have not come to rest."""
     workspace = records.WorkspaceInfo(id=parent.workspace, path=parent.folder)
-    which = "s.parent = ? AND s.deleted_at IS NULL ORDER BY s.created_at, s.id"
-    found = [_info(row, workspace) for row in tx.execute(f"{_SELECT} WHERE {which}", (parent.id,))]
+    found = _found(tx, workspace, "parent = ? AND deleted_at IS NULL ORDER BY created_at, id", parent.id)
     return [info for info in found if not (working and is_quiescent(tx, info.id))]
 
 
 def changed(tx: Tx, workspace: records.WorkspaceInfo, since: int, after: str, limit: int) -> list[records.SessionInfo]:
     """Return sessions of all principals that changed since then, those whose ids come after `after`, by id."""
-    news = "s.updated_at >= ? OR s.archived_at >= ? OR s.deleted_at >= ?"
-    found = tx.execute(f"{_SELECT} WHERE s.id > ? AND ({news}) ORDER BY s.id LIMIT ?", (after, *[since] * 3, limit))
-    return [_info(row, workspace) for row in found]
+    news = "updated_at >= ? OR archived_at >= ? OR deleted_at >= ?"
+    return _found(tx, workspace, f"id > ? AND ({news}) ORDER BY id LIMIT ?", after, since, since, since, limit)
 
 
 def tree(tx: Tx, session: str) -> list[str]:
@@ -242,7 +234,6 @@ def after(info: records.SessionInfo, event: records.Event) -> records.SessionInf
     return replace(info, head=event.seq, updated_at=event.at)
 
 
-def _info(row: Row, workspace: records.WorkspaceInfo) -> records.SessionInfo:
-    values = dict(zip(_COLUMNS, row, strict=True))
-    whole = {**values, "marks": values["marks"].split(), "workspace": workspace.id, "folder": workspace.path}
-    return msgspec.convert(whole, records.SessionInfo, strict=False)
+def _found(tx: Tx, workspace: records.WorkspaceInfo, where: str, *args: Value) -> list[records.SessionInfo]:
+    given = (workspace.id, workspace.path, *args)
+    return tables.select(tx, records.SessionInfo, f"sessions WHERE {where}", given, json=("marks",), **_COLUMNS)

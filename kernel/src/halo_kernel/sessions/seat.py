@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from .. import hookspecs
-from ..contracts import Host, Lease, Tool, Tx
+from ..contracts import Host, Tool, Tx
 from ..errors import Stopping, StorageUnavailable
 from ..log import logger
 from ..questions import expire
@@ -133,10 +133,6 @@ class Seat(Place):
         await asyncio.gather(*(live.halted(how) for each in names if (live := self.sessions.get(each)) is not None))
         if how == "deleted":  # what was landed meanwhile
             await self.write(write)
-
-    def works_under(self, lease: Lease) -> bool:
-        """Tell whether a session of the tree still needs its lease."""
-        return any(session.lease == lease for session in self.sessions.values())
 
     def left(self, session: LiveSession) -> None:
         """A session is closed; a newer one of the same id stays."""

@@ -354,9 +354,8 @@ class LiveSession:
         self.wake()
 
     async def _refresh(self) -> None:
-        self._info = await self.seat.database.read(
-            lambda tx: rows.load(tx, self._info.id, workspace=self.seat.workspace)
-        )
+        load = partial(rows.load, session=self._info.id, workspace=self.seat.workspace)
+        self._info = await self.seat.database.read(load)
 
     async def alter(self, change: Callable[[Tx], tuple[tuple[records.Event, ...], T]]) -> tuple[records.Event, T]:
         """Change what there is of the journal while nothing is added; return the last event of it, and what else.
@@ -397,7 +396,7 @@ class LiveSession:
         lease, self.lease = self.lease, None
         scope, self._scope = self._scope, None
         try:
-            if lease is not None and not self.seat.works_under(lease):
+            if lease is not None and not any(other.lease == lease for other in self.seat.sessions.values()):
                 await lease.release()
         except HaloError as error:  # then it is free when this process has ended
             logger("sessions").warning("lease not given back", session=self._info.id, error=error.message)

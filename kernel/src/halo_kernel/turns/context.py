@@ -12,7 +12,7 @@ from .. import hookspecs
 from ..access import permits
 from ..contracts import Tool
 from ..errors import PromptTooLarge
-from ..records import Access, ContextPrepared, ModelRequest, Offer, Slot, tokens_of
+from ..records import Access, ContextPrepared, ModelChoice, ModelRequest, Offer, Slot, tokens_of
 from ..records.storable import storable_text
 from .desk import Desk
 
@@ -44,16 +44,16 @@ class Context:
 
     def request(self) -> ModelRequest:
         """Return the next call."""
-        wish = self.desk.session.agent.model
+        wish = self.desk.session.agent.model or ModelChoice(model="")
         return ModelRequest(
             model=self.model,
             system=self.system,
             messages=self.desk.shown.messages(),
             tools=tuple(tool.spec for tool in self.tools.values()),
-            max_tokens=wish.max_tokens if wish else None,
-            endpoint=wish.endpoint if wish else None,
+            max_tokens=wish.max_tokens,
+            endpoint=wish.endpoint,
             session=self.desk.session.info.id,
-            options=wish.options if wish else {},
+            options=wish.options,
         )
 
 
