@@ -24,6 +24,18 @@ DELAY, STEP = 2.0, 0.005
 BIG, RESULT = 200 * 2**20, 60_000
 
 
+class Forgetful(list[ModelRequest]):
+    """Where a model notes nothing: what it was sent would be held, and looked at by the garbage collector."""
+
+    def append(self, request: ModelRequest) -> None:
+        pass
+
+
+def answering() -> ScriptedModel:
+    """Return a model without delay."""
+    return ScriptedModel(responder=answer, requests=Forgetful())
+
+
 def answer(request: ModelRequest) -> Answer:
     return Answer("an answer of a few words, as models give them when they are asked for little")
 
@@ -89,7 +101,7 @@ async def test_many_that_wait(tmp_path: Path) -> None:
 async def test_memory_after_many(tmp_path: Path) -> None:
     """Print what 5,000 sessions leave in memory that were opened, and closed again."""
     figures: list[tuple[int, int]] = []
-    async with running_kernel(tmp_path / "home", model=ScriptedModel(responder=answer)) as kernel:
+    async with running_kernel(tmp_path / "home", model=answering()) as kernel:
         for number in range(OPENED):
             session = await a_session(kernel, tmp_path / "w")
             await session.close("abort")  # type: ignore[attr-defined]
@@ -113,7 +125,7 @@ async def test_a_long_session(tmp_path: Path) -> None:
     """Print what a turn costs at its 1st, 100th and 1,000th place, and how long a session of 5,000 messages takes."""
     seconds: list[float] = []
     sizes: list[int] = []
-    async with running_kernel(tmp_path / "home", model=ScriptedModel(responder=answer)) as kernel:
+    async with running_kernel(tmp_path / "home", model=answering()) as kernel:
         session = await a_session(kernel, tmp_path / "w")
         for number in range(TURNS):
             seconds.append(await turn(session, number))
@@ -135,7 +147,7 @@ async def test_a_long_session(tmp_path: Path) -> None:
         for place, near in places.items()
     ]
     rows.append(Row(name=f"journal of turn {TURNS}", figure=sizes[3] - sizes[2], floor=sizes[1] - sizes[0], unit="B"))
-    async with running_kernel(tmp_path / "home", model=ScriptedModel(responder=answer)) as kernel:
+    async with running_kernel(tmp_path / "home", model=answering()) as kernel:
         began = time.perf_counter()
         session = await kernel.host.sessions.open(info.id, workspace=info.workspace, principal=OPERATOR)
         opened = time.perf_counter() - began

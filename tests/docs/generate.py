@@ -25,13 +25,16 @@ REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 _PART = re.compile(r"(<!-- from the code: (\w+) ?([\w.]*) -->\n).*?(<!-- end -->)", re.DOTALL)
 # The kernel's own classes that `Host` leads to, each with those of its public methods that are the kernel's own.
 HANDED_OUT = {
-    "Accounts": "authenticate start restart",
+    "Accounts": "start restart",
     "Blobs": "collect sweep",
     "Data": "open_home open_channels open_place forget close",
     "Egress": "",
+    "Kernel": "start recover work reload close",
     "Live": "",
     "Outbox": "",
+    "Prompt": "accept settle fail",
     "Questions": "",
+    "Scope": "close",
     "Secrets": "",
     "Sessions": "recover wake close start_child",
     "Settings": "declare",
@@ -93,7 +96,7 @@ def members(name: str) -> Iterator[str]:
 def handed_out(name: str) -> Iterator[tuple[str, str]]:
     """Yield what plugins hold of a class of the kernel: attributes with a remark, and methods."""
     kind = getattr(halo_kernel, name)
-    yield from re.findall(r"^        self\.(\w+) = .+?  # (.+)$", inspect.getsource(kind), re.MULTILINE)
+    yield from re.findall(r"^        self\.(\w+)(?:: .+?)? = .+?  # (.+)$", inspect.getsource(kind), re.MULTILINE)
     for each, member in vars(kind).items():
         if inspect.isfunction(member) and not each.startswith("_") and each not in HANDED_OUT[name].split():
             yield method(each, member)

@@ -33,6 +33,7 @@ from halo_kernel import (
     PluginFailed,
     PromptTooLarge,
     Question,
+    Role,
     Session,
     Text,
     TextDelta,
@@ -484,6 +485,7 @@ async def test_a_partial_answer_does_not_disturb_a_later_cut(tmp_path: Path) -> 
 # What a cut may be
 
 
+ROLES: tuple[Role, ...] = ("user", "assistant")
 numbers = st.integers(1, 30)
 calls = st.lists(st.sampled_from("abcdef"), unique=True, max_size=3)
 
@@ -495,7 +497,7 @@ def histories(draw: st.DrawFn) -> list[Piece]:
 
     def add(assistant: bool, *blocks: Any) -> None:
         seq = (pieces[-1].seq if pieces else 0) + draw(st.integers(1, 3))
-        pieces.append(Piece(seq, assistant, blocks, seq, seq))
+        pieces.append(Piece(seq, ROLES[assistant], blocks, seq, seq))
 
     for used in range(draw(st.integers(0, 6))):
         add(False, Text("hello"))
@@ -534,7 +536,7 @@ def test_any_cut_leaves_a_whole_history(
         {block.id for piece in part for block in piece.content if isinstance(block, ToolCall)} for part in (gone, left)
     )
     assert not gone_calls & results(left) and not left_calls & results(gone)
-    repaired = repair_history(after.messages())
+    repaired = repair_history(after.pieces)
     assert repair_history(repaired) == repaired
     for piece in after.pieces:
         if piece.seq in cut.cleared:
@@ -547,8 +549,8 @@ def results(pieces: Sequence[Piece]) -> set[str]:
 
 def test_a_call_without_its_result_yet_stays() -> None:
     """The calls of the last answer are not cut while their results are still to come; those of earlier ones are."""
-    lost = Piece(1, True, (ToolCall("lost", "grep", {}),), 1, 1)
-    late = Piece(3, True, (ToolCall("late", "grep", {}),), 3, 3)
+    lost = Piece(1, "assistant", (ToolCall("lost", "grep", {}),), 1, 1)
+    late = Piece(3, "assistant", (ToolCall("late", "grep", {}),), 3, 3)
     wish = ContextCut(start=1, end=9, replacement="", reason="r")
     cut = fitted(wish, [lost, late], 9)
     assert cut is not None and (cut.start, cut.end) == (1, 2)

@@ -490,9 +490,9 @@ async def check(on: Stage, session: Session, turn: str) -> None:
     assert seen == view and not view.running, name
     said = next(event.seq for event in events if event.turn == turn and event.kind == "assistant.message")
     request = next(each for each in reversed(on.model.requests) if f"go on, {name}" in str(each.messages[-1]))
-    assert request.messages == repair_history(fold_of(History, events[: said - 1]).messages()), name
+    assert request.messages == repair_history(fold_of(History, events[: said - 1]).pieces), name
     shown = [item.text for item in view.items.values() if item.kind == "assistant"][-1]
-    assert history.pieces[-1].assistant and Text(shown) in history.pieces[-1].content, name
+    assert history.pieces[-1].role == "assistant" and Text(shown) in history.pieces[-1].content, name
 
 
 @pytest.mark.timeout(300)

@@ -284,7 +284,7 @@ async def replaced(rnd: random.Random, home: Path) -> None:
             await asyncio.sleep(0)
         if rnd.random() < 0.5:
             await asyncio.gather(*closes)
-        other = type(old)(seat, old.info, old.agent)
+        other = type(old)(seat, old.info)
         seat.sessions[name] = seat._rested[name] = other
         await asyncio.gather(old.close("land"), *closes)
         assert seat.sessions[name] is other and seat._rested[name] is other

@@ -27,9 +27,10 @@ _HOMES = {
     "repair": "repair_history",
     "runtime": "Kernel",
     "schema": "newest_schema",
+    "scopes": "Scope",
     "secrets": "ensure_home write_secret",
     "server.listening": "serving",
-    "sessions": "Outbox Questions Sessions",
+    "sessions": "Outbox Prompt Questions Sessions",
     "settings": "AgentSettings EgressSettings LimitSettings LogSettings ModelSettings PluginSettings Reading"
     " SecretSettings Secrets ServerSettings SessionSettings Settings SettingsField SettingsFile SettingsFinding"
     " load_kernel_settings resolve_secret use_keyring",

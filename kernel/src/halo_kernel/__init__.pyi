@@ -29,10 +29,12 @@ from .records import *  # noqa: F403
 from .repair import repair_history as repair_history
 from .runtime import Kernel as Kernel
 from .schema import newest_schema as newest_schema
+from .scopes import Scope as Scope
 from .secrets import ensure_home as ensure_home
 from .secrets import write_secret as write_secret
 from .server.listening import serving as serving
 from .sessions import Outbox as Outbox
+from .sessions import Prompt as Prompt
 from .sessions import Questions as Questions
 from .sessions import Sessions as Sessions
 from .settings import AgentSettings as AgentSettings

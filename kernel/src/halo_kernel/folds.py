@@ -6,8 +6,6 @@ and a state that was stored and read again goes on as if it had not been.
 
 from __future__ import annotations
 
-from itertools import groupby, takewhile
-from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct
@@ -16,7 +14,7 @@ from msgspec.structs import replace
 from . import records
 from .records import Piece, tokens_of
 
-VERSION = 3  # of both folds: a stored state counts only for the version that made it
+VERSION = 4  # of both folds: a stored state counts only for the version that made it
 CUT_MARKER = "[reply cut off here]"
 CLEARED_MARKER = "[Old tool result content cleared]"
 
@@ -24,14 +22,14 @@ CLEARED_MARKER = "[Old tool result content cleared]"
 class History(Struct):
     """The conversation as the model is shown it, before `repair`, and the digest of the context before it.
 
-    `tokens` is what the provider counted of both up to event `counted`, 0 while it has not. `ended` is how the last
-    turn did, '' when that was by a crash.
+    `tokens` is what the provider counted of both, 0 while it has not, and `newer` about what came since. `ended` is how
+    the last turn did, '' when that was by a crash.
     """
 
     pieces: list[Piece] = []
     digest: str = ""
     tokens: int = 0
-    counted: int = 0
+    newer: int = 0
     ended: str = ""
 
     def apply(self, event: records.Event) -> None:
@@ -40,53 +38,47 @@ class History(Struct):
             case records.TurnEnded(outcome=outcome, kind=kind):
                 self.ended = "" if kind == "crash" else outcome
             case records.InputAdded(content=content):
-                self._add(event.seq, False, records.Text(content))
+                self._add(event.seq, "user", records.Text(content))
             case records.AssistantMessage(content=content):
-                self._add(event.seq, True, *content)
+                self._add(event.seq, "assistant", *content)
             case records.AssistantCut(text=text) if text:
-                self._add(event.seq, True, records.Text(f"{text}\n\n{CUT_MARKER}"))
+                self._add(event.seq, "assistant", records.Text(f"{text}\n\n{CUT_MARKER}"))
             case records.ToolFinished(call=call, text=text, outcome=outcome):
-                self._add(event.seq, False, records.ToolResult(call, text, outcome != "ok"))
+                self._add(event.seq, "user", records.ToolResult(call, text, outcome != "ok"))
             case records.ContextPrepared(digest=digest):
                 self.digest = digest
             case records.UsageRecorded(purpose="turn", tokens=tokens) if tokens:
-                self.tokens, self.counted = tokens, event.seq
+                self.tokens, self.newer = tokens, 0
             case records.ContextCut():
-                self.tokens = self.counted = 0
-                self._cut(event.seq, event.body)
+                self._keep(self._cut(event.seq, event.body))
             case records.ExchangeDeleted(start=start, end=end):  # what stands for more than it stays
-                self.tokens = self.counted = 0
-                self.pieces = [piece for piece in self.pieces if piece.first < start or piece.last > end]
+                self._keep([piece for piece in self.pieces if piece.first < start or piece.last > end])
             case records.ContextErased(start=start, end=end):
-                self.tokens = self.counted = 0
-                self.pieces = [piece for piece in self.pieces if piece.last < start or piece.first > end]
+                self._keep([piece for piece in self.pieces if piece.last < start or piece.first > end])
             case _:
                 pass
 
-    def _add(self, seq: int, assistant: bool, *content: records.Block) -> None:
-        self.pieces.append(Piece(seq, assistant, content, seq, seq))
+    def _add(self, seq: int, role: records.Role, *content: records.Block) -> None:
+        self.pieces.append(Piece(seq, role, content, seq, seq))
+        self.newer += tokens_of(*content)
 
-    def _cut(self, seq: int, cut: records.ContextCut) -> None:
+    def _keep(self, pieces: list[Piece]) -> None:
+        self.pieces, self.tokens = pieces, 0
+        self.newer = tokens_of(*(block for piece in pieces for block in piece.content))
+
+    def _cut(self, seq: int, cut: records.ContextCut) -> list[Piece]:
         end = min(cut.end, seq)
-        self.pieces = [_cleared(piece) if piece.seq in cut.cleared else piece for piece in self.pieces]
-        if cut.start <= end:
-            stand_in = Piece(end, False, (records.Text(cut.replacement),), cut.start, seq)
-            before = [piece for piece in self.pieces if piece.seq < cut.start]
-            behind = [piece for piece in self.pieces if piece.seq > end]
-            self.pieces = [*before, *([stand_in] if cut.replacement else []), *behind]
-
-    def messages(self) -> tuple[records.Message, ...]:
-        """Return the pieces as messages, neighbours of one side joined."""
-        found: list[records.Message] = []
-        for assistant, run in groupby(self.pieces, key=attrgetter("assistant")):
-            blocks = tuple(block for piece in run for block in piece.content)
-            found.append(records.Message("assistant" if assistant else "user", blocks))
-        return tuple(found)
+        pieces = [_cleared(piece) if piece.seq in cut.cleared else piece for piece in self.pieces]
+        if cut.start > end:
+            return pieces
+        stand_in = Piece(end, "user", (records.Text(cut.replacement),), cut.start, seq)
+        before = [piece for piece in pieces if piece.seq < cut.start]
+        behind = [piece for piece in pieces if piece.seq > end]
+        return [*before, *([stand_in] if cut.replacement else []), *behind]
 
     def size(self, before: int) -> int:
         """Return about how many tokens a call would take in which so many stand before the history."""
-        newer = takewhile(lambda piece: piece.seq > self.counted, reversed(self.pieces))
-        return (self.tokens or before) + tokens_of(*(block for piece in newer for block in piece.content))
+        return (self.tokens or before) + self.newer
 
 
 def _cleared(piece: Piece) -> Piece:

@@ -72,7 +72,6 @@ class Kernel:
     sessions: Sessions
     routes: Sequence[tuple[str, Route]] = ()
     accounts: Accounts
-    _blobs: Blobs
     _models: Models
 
     def __init__(self, home: Path, *, clock: Clock, plugins: Plugins, settings: Settings, strict: bool) -> None:
@@ -150,10 +149,10 @@ class Kernel:
             default=settings.of(sections.AgentSettings).default,
             make_seat=partial(self._make_seat, embedded),
         )
-        self._blobs = Blobs(self._folder)
-        self.sessions = Sessions(self.workspaces.seat, self._blobs)
+        blobs = Blobs(self._folder)
+        self.sessions = Sessions(self.workspaces.seat, blobs)
         channels = await self.data.open_channels()
-        self.accounts = Accounts(database=channels, database_of=self._database_of, supervisor=self.supervisor)
+        self.accounts = Accounts(database=channels, supervisor=self.supervisor)
         self.host = RunningHost(
             settings=settings,
             secrets=Secrets(settings, "host"),
@@ -165,7 +164,7 @@ class Kernel:
             accounts=self.accounts,
             questions=Questions(self.workspaces.seat),
             outbox=Outbox(self.workspaces.seat),
-            blobs=self._blobs,
+            blobs=blobs,
             live=Live(),
             egress=Egress(lambda: settings.of(sections.EgressSettings).allow),
             found=self._find,
@@ -204,7 +203,7 @@ class Kernel:
         duties = {"inbox": seat.watch_inbox, "questions": seat.watch_questions}
         if not embedded:
             duties["retention"] = lambda: watch_retention(database, self.clock)
-            duties["blobs"] = lambda: self._blobs.sweep(info.id, database, self.clock)
+            duties["blobs"] = lambda: self.host.blobs.sweep(info.id, database, self.clock)
             duties["outbox"] = Courier(database, self._dispatchers, self.clock, self.hooks).run
         for name, work in duties.items():
             task = self.supervisor.keep(f"{name} of {info.path}", work)
@@ -240,16 +239,16 @@ class Kernel:
         )
 
     async def databases(self) -> Mapping[Path, Database]:
-        """See `contracts.Operations.databases`."""
+        """Return the kernel's own databases, to be read: the home's, then those of open workspaces, by their folder."""
         seats = self.workspaces.seats.values()
         return {self.home: await self.data.open_home(), **{Path(each.workspace.path): each.database for each in seats}}
 
     async def reports(self) -> Sequence[HealthCheck]:
-        """See `contracts.Operations.reports`."""
+        """Return what plugins say of their own matters; one that fails to is degraded."""
         return [report for _, report in await self.hooks.gather(hookspecs.report_health, host=self.host)]
 
     async def models(self) -> tuple[Sequence[Offer], Offer | None, str]:
-        """See `contracts.Operations.models`."""
+        """Return the offers, best first, the one a new turn would use, and why, or why there is none."""
         offers = await self._models.offers()
         try:
             chosen, why = await self._models.choose()
@@ -368,9 +367,6 @@ class Kernel:
         if kind not in finders:
             raise BadInput(f"kind must be one of {', '.join(finders)}, not {kind!r}", field="kind")
         return finders[kind](name)
-
-    async def _database_of(self, workspace: str) -> Database:
-        return (await self.workspaces.seat(workspace)).database
 
     def _folder(self, workspace: str) -> Path:
         return Path(self.workspaces.seats[workspace].workspace.path)

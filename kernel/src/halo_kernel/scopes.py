@@ -24,7 +24,10 @@ _PASSED_ON = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR")
 
 
 class Scope:
-    """See `contracts.Scope`. It is closed before anything of its `parent`."""
+    """Closes what it was given, newest first, each within seconds and whatever the others do.
+
+    What a closed scope is given is closed at once. It is closed before anything of its `parent`.
+    """
 
     def __init__(self, name: str, *, parent: Scope | None = None) -> None:
         self.name = name
@@ -38,11 +41,11 @@ class Scope:
             self._closing = asyncio.create_task(self._close())
 
     def push(self, name: str, closer: Closer) -> None:
-        """See `contracts.Scope.push`."""
+        """Call `closer` at the end."""
         self._add(f"{self.name}/{name}", closer)
 
     def task(self, work: Coroutine[Any, Any, R], *, name: str = "") -> asyncio.Task[R]:
-        """See `contracts.Scope.task`."""
+        """Run `work` until it ends, or is cancelled at the end. A failure nobody awaits is logged with the name."""
         name = f"{self.name}/{name or getattr(work, '__qualname__', 'task')}"
 
         def ended(_: object) -> None:
@@ -55,7 +58,12 @@ class Scope:
         return task
 
     async def process(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, **options: Any) -> Process:
-        """See `contracts.Scope.process`."""
+        """Start a program that leads a process group; the group ends with it, and with the scope: SIGTERM, SIGKILL.
+
+        Without `env` it gets `PATH`, `HOME` and the like, and none of the server's own variables. `options` (`cwd`,
+        `stdin`, `stdout`, `stderr`) are those of `asyncio.create_subprocess_exec`; its streams lead nowhere otherwise.
+        Raises `OSError` when it cannot be started.
+        """
         if env is None:
             env = {name: value for name, value in os.environ.items() if name in _PASSED_ON}
         streams: dict[str, Any] = {"stdin": DEVNULL, "stdout": DEVNULL, "stderr": DEVNULL, **options}

@@ -135,12 +135,15 @@ def on_terminal(home: Path, *answers: str) -> tuple[int, str]:
     os.close(inner)
     shown, waiting = b"", list(answers)
     deadline = time.monotonic() + 30
-    prompts = 0
+    prompts, typed = 0, 0.0
     try:
         while time.monotonic() < deadline:
             if not select.select([outer], [], [], 0.1)[0]:
                 if process.poll() is not None:
                     break
+                if not waiting and answers[-1] == "\x03" and time.monotonic() > typed + 3:
+                    typed = time.monotonic()  # one that comes just before the read blocks ends nothing
+                    os.write(outer, b"\x03")
                 continue
             try:
                 piece = os.read(outer, 4096)
@@ -152,6 +155,7 @@ def on_terminal(home: Path, *answers: str) -> tuple[int, str]:
             while shown.count(b": ") > prompts and waiting:
                 prompts += 1
                 time.sleep(0.1)
+                typed = time.monotonic()
                 os.write(outer, waiting.pop(0).encode() + (b"" if answers[prompts - 1] == "\x03" else b"\n"))
         return process.wait(timeout=10), shown.decode()
     finally:

@@ -219,15 +219,16 @@ async def test_an_agent_is_deleted_so_that_it_can_come_back(kernel: Kernel, site
 
 
 async def test_a_session_outlives_its_agent(kernel: Kernel, site: Any, model: ScriptedModel) -> None:
-    """A session whose agent is gone is opened, takes commands and is deleted; a message there fails by that name."""
+    """A session whose agent is gone is opened, takes commands and is deleted; a message is refused by that name."""
     orphan = await a_session(kernel, site, agent="bird")
     healthy, name, workspace = await a_session(kernel, site), orphan.info.id, orphan.info.workspace
     assert (await ask(healthy, "/agent delete bird")).ok
     await orphan.close("abort")  # type: ignore[attr-defined]
     owner = Principal(name="ann")
     orphan = await kernel.host.sessions.open(name, workspace=workspace, principal=owner)
-    result = await orphan.prompt(Incoming(text="sing", principal=owner)).result
-    assert result.outcome == "failed" and "bird" in result.error and model.requests == []
+    with pytest.raises(NotFound, match="bird"):
+        await orphan.submit(Incoming(text="sing", principal=owner))
+    assert await orphan.waiting() == [] and model.requests == []
     assert (await ask(orphan, "/help")).ok and (await ask(orphan, "/session new")).session != ""
     await kernel.host.sessions.delete(name, workspace=workspace, principal=owner)
     with pytest.raises(NotFound):

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -30,7 +30,6 @@ class Accounts:
     """
 
     database: Database
-    database_of: Callable[[str], Awaitable[Database]]
     supervisor: Supervisor
     host: Host = field(init=False)
     channels: Mapping[str, Channel] = field(default_factory=dict[str, Channel])
@@ -78,7 +77,7 @@ class Accounts:
         """Return where an account's messages come in, for a channel that is called rather than run."""
         found = self._doors.get((account.type, account.id))
         if found is None or found.account != account:
-            found = Door(account=account, host=self.host, database_of=self.database_of)
+            found = Door(account=account, host=self.host)
             self._doors[account.type, account.id] = found
         return found
 

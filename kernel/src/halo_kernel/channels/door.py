@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from ..contracts import Database, Host, Session, Tx
+from ..contracts import Host, Session, Tx
 from ..errors import SessionClosed
 from ..records import Account, Arrival, Incoming, Owed, Principal, Receipt, WorkspaceInfo
 
@@ -21,7 +20,6 @@ class Door:
 
     account: Account
     host: Host
-    database_of: Callable[[str], Awaitable[Database]]
     heard_at: float | None = None
 
     def heard(self) -> None:
@@ -70,8 +68,7 @@ class Door:
             row = tx.one("SELECT session FROM chats WHERE chat = ?", (chat,))
             return str(row[0]) if row else new
 
-        database = await self.database_of(workspace.id)
-        session = await database.write(choose)
+        session = await (await self.host.workspaces.seat(workspace.id)).database.write(choose)
         owner = Principal(name=chat, access=self.account.access, scheme=f"account:{self.account.type}")
         return await self.host.sessions.open(
             session, workspace=workspace.id, principal=owner, create=True, origin=self.account.type

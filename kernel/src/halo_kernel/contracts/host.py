@@ -4,12 +4,9 @@
 # The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
-
-from .storage import Database
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -19,7 +16,6 @@ if TYPE_CHECKING:
     from ..data import Data
     from ..egress import Egress
     from ..live import Live
-    from ..records import HealthCheck, Offer
     from ..sessions import Outbox, Questions, Sessions
     from ..settings import Secrets, Settings
     from ..workspaces import Workspaces
@@ -50,19 +46,6 @@ class Address:
     port: int
 
 
-class Operations(Protocol):
-    """The running kernel, for a plugin that shows it to the operator; `Host.lookup` gives it."""
-
-    async def models(self) -> tuple[Sequence[Offer], Offer | None, str]:
-        """Return the offers, best first, the one a new turn would use, and why, or why there is none."""
-
-    async def reports(self) -> Sequence[HealthCheck]:
-        """Return what plugins say of their own matters; one that fails to is degraded."""
-
-    async def databases(self) -> Mapping[Path, Database]:
-        """Return the kernel's own databases, to be read: the home's, then those of open workspaces, by their folder."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Host:
     """What a plugin holds of the server."""
@@ -85,7 +68,7 @@ class Host:
         """Return another plugin's `channel`, `dispatcher` or `model` provider by name, None when there is none.
 
         The kind `routes` gives all routes that the server answers, each with its plugin's name; `kernel` gives the
-        `Operations`.
+        running `Kernel`.
         """
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:

@@ -4,38 +4,18 @@
 # The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
-import asyncio
-from asyncio.subprocess import Process
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from .. import records
 from ..errors import ModelError
 
-R = TypeVar("R")
+if TYPE_CHECKING:
+    from ..scopes import Scope
+    from ..sessions import Prompt
+
 Closer = Callable[[], Awaitable[object] | None]
-
-
-class Scope(Protocol):
-    """Closes what it was given, newest first, each within seconds and whatever the others do.
-
-    What a closed scope is given is closed at once.
-    """
-
-    def push(self, name: str, closer: Closer) -> None:
-        """Call `closer` at the end."""
-
-    def task(self, work: Coroutine[Any, Any, R], *, name: str = "") -> asyncio.Task[R]:
-        """Run `work` until it ends, or is cancelled at the end. A failure nobody awaits is logged with the name."""
-
-    async def process(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, **options: Any) -> Process:
-        """Start a program that leads a process group; the group ends with it, and with the scope: SIGTERM, SIGKILL.
-
-        Without `env` it gets `PATH`, `HOME` and the like, and none of the server's own variables. `options` (`cwd`,
-        `stdin`, `stdout`, `stderr`) are those of `asyncio.create_subprocess_exec`; its streams lead nowhere otherwise.
-        Raises `OSError` when it cannot be started.
-        """
 
 
 class Cancel(Protocol):
@@ -210,21 +190,6 @@ class Command(Protocol):
 
         It is run again when a crash kept its result from being written.
         """
-
-
-class Prompt(Protocol):
-    """A message on its way: `accepted` is its receipt, `result` how the turn that consumed it ended."""
-
-    @property
-    def accepted(self) -> Awaitable[records.Receipt]:
-        """The receipt, after the commit."""
-
-    @property
-    def result(self) -> Awaitable[records.TurnResult]:
-        """How the turn that consumed it ended; a turn that gave way is followed to the one that took over."""
-
-    def cancel(self) -> None:
-        """Withdraw the message, or cancel the turn that consumes it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Taking out for good what events say: the one operation that rewrites a journal."""
+"""Taking out what events say: for good, the one operation that rewrites a journal, or only out of every view."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from .. import records
 from ..blobs import named_in
 from ..contracts import Tx
-from ..errors import BadInput, Conflict
-from .store import append, read
+from ..errors import BadInput, Conflict, NotFound
+from .store import append, find, read, read_turn
 
 _WORDLESS = (records.ContextErased, records.ContextPrepared, records.ExchangeDeleted, records.UsageRecorded)
 # What is wordless in these is left, since folds and accounts count by it; of all others nothing is.
@@ -88,3 +88,35 @@ def _blank_debts(tx: Tx, session: str, gone: list[records.Event]) -> None:
             tx.execute("UPDATE outbox SET text = '' WHERE id = ?", (number,))
             tx.execute("UPDATE parts SET state = 'failed' WHERE delivery = ? AND state = 'pending'", (number,))
             tx.execute("UPDATE parts SET text = '', error = 'erased' WHERE delivery = ?", (number,))
+
+
+def delete_exchange(tx: Tx, session: str, row: int, *, by: str, at: int) -> tuple[records.Event, ...]:
+    """Let a person's message be shown no more, to people and models; return the event that says so.
+
+    Where several messages were answered together, the answer goes with the last of them. What a summary says of it
+    stays. Raises `NotFound` for what is no exchange of the session, `Conflict` while it runs.
+    """
+    if tx.one("SELECT 1 FROM runs WHERE session = ?", (session,)) is not None:
+        raise Conflict(f"session {session} is running", advice="wait until it rests")
+    inputs = list(find(tx, session, "kind = 'input.added' ORDER BY seq DESC"))
+    said = next((event for event in inputs if _row(event) == row), None)
+    if said is None or _is_gone(tx, session, said.seq):
+        raise NotFound(f"message {row} is no exchange of session {session}")
+    rest = [event for event in read_turn(tx, session, said.turn) if event.seq > said.seq] if said.turn else []
+    answered_with_later = any(_row(event) and not _is_gone(tx, session, event.seq) for event in rest)
+    end = said.seq if answered_with_later or not rest else rest[-1].seq
+    return append(tx, session, [records.ExchangeDeleted(row=row, start=said.seq, end=end, by=by)], at=at)
+
+
+def _row(event: records.Event) -> int:
+    """Return the number of the message that an event adds if a person wrote it, else 0."""
+    match event.body:
+        case records.InputAdded(row=row, cause="message", sender=sender) if not sender.startswith("session:"):
+            return row
+        case _:
+            return 0
+
+
+def _is_gone(tx: Tx, session: str, seq: int) -> bool:
+    bodies = (event.body for event in find(tx, session, "kind = 'exchange.deleted'"))
+    return any(isinstance(body, records.ExchangeDeleted) and body.start <= seq <= body.end for body in bodies)

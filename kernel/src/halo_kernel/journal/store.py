@@ -12,6 +12,10 @@ from ..errors import BadInput, CursorGone, NotFound
 from ..records import AssistantMessage, Body, Delta, Event, decode_body, encode_body, kind_of, plain_text
 
 _ALL = 1 << 62
+_OF_TURN = (
+    "turn = ? AND seq >= (SELECT seq FROM events WHERE session = ? AND turn = ? AND kind = 'turn.started'"
+    " ORDER BY seq DESC LIMIT 1)"
+)
 
 
 def append(tx: Tx, session: str, bodies: Sequence[Body], *, at: int, turn: str = "") -> tuple[Event, ...]:
@@ -48,14 +52,14 @@ def read(tx: Tx, session: str, *, after: int = 0, limit: int = _ALL) -> list[Eve
 
 def read_turn(tx: Tx, session: str, turn: str) -> list[Event]:
     """Return the events of one turn, found from the journal's end."""
-    first = "SELECT seq FROM events WHERE session = ? AND turn = ? AND kind = 'turn.started' ORDER BY seq DESC LIMIT 1"
-    return list(find(tx, session, f"turn = ? AND seq >= ({first}) ORDER BY seq", turn, session, turn))
+    return list(find(tx, session, f"{_OF_TURN} ORDER BY seq", turn, session, turn))
 
 
 def last_answer(tx: Tx, session: str, *, turn: str | None = None, after: int = 0) -> str:
     """Return the text of the last model answer behind number `after` that has one, of `turn` if given, else ''."""
-    where = "kind = 'assistant.message' AND turn = coalesce(?, turn) AND seq > ? ORDER BY seq DESC LIMIT 200"
-    bodies = (event.body for event in find(tx, session, where, turn, after))
+    of_turn, args = ("TRUE", ()) if turn is None else (_OF_TURN, (turn, session, turn))
+    where = f"{of_turn} AND kind = 'assistant.message' AND seq > ? ORDER BY seq DESC LIMIT 200"
+    bodies = (event.body for event in find(tx, session, where, *args, after))
     return next(filter(None, (plain_text(body.content) for body in bodies if isinstance(body, AssistantMessage))), "")
 
 

@@ -12,6 +12,8 @@ MALFORMED = "_malformed"
 _BYTES_A_TOKEN = 3.5
 _encoder = json.Encoder()
 
+Role = Literal["user", "assistant"]
+
 
 class Text(Struct, frozen=True, tag="text", tag_field="type"):
     """Plain text, markdown allowed."""
@@ -61,7 +63,7 @@ Block = Text | Thinking | ToolCall | ToolResult
 class Message(Struct, frozen=True):
     """One side's blocks in order. Tool results belong to the `user` side."""
 
-    role: Literal["user", "assistant"]
+    role: Role
     content: tuple[Block, ...]
 
 
@@ -69,7 +71,7 @@ class Piece(Struct, frozen=True, array_like=True):
     """What one event adds to the history, at the place of event `seq`; it tells of the events `first` to `last`."""
 
     seq: int
-    assistant: bool
+    role: Role
     content: tuple[Block, ...]
     first: int
     last: int

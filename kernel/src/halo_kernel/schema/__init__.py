@@ -12,7 +12,7 @@ def _step(name: str, version: int, *, min_reader: int = 1) -> Migration:
     return Migration(version=version, sql=sql.decode(), min_reader=min_reader)
 
 
-WORKSPACE = (_step("workspace", 1), _step("workspace", 2, min_reader=2), _step("workspace", 3, min_reader=2))
+WORKSPACE = (_step("workspace", 1), *(_step("workspace", version, min_reader=2) for version in (2, 3, 4)))
 HOME = (_step("home", 1),)
 CHANNELS = (_step("channels", 1),)
 

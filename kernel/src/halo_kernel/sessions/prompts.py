@@ -11,13 +11,13 @@ from ..inbox import result_of
 from ..records import Receipt, TurnResult
 
 
-class PromptHandle:
-    """See `contracts.Prompt`. Settled exactly once; a result nobody awaits is no error."""
+class Prompt:
+    """A message on its way. Each future is settled once; one that nobody awaits is no error."""
 
-    def __init__(self, withdraw: Callable[[PromptHandle], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, withdraw: Callable[[Prompt], Coroutine[Any, Any, None]]) -> None:
         loop = asyncio.get_running_loop()
-        self.accepted: asyncio.Future[Receipt] = loop.create_future()
-        self.result: asyncio.Future[TurnResult] = loop.create_future()
+        self.accepted: asyncio.Future[Receipt] = loop.create_future()  # The receipt, after the commit.
+        self.result: asyncio.Future[TurnResult] = loop.create_future()  # How the turn ended, or the one it gave way to.
         for future in (self.accepted, self.result):
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
         self.row = 0  # the message's, once it is durable
@@ -54,14 +54,14 @@ class Prompts:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._open: set[PromptHandle] = set()
+        self._open: set[Prompt] = set()
 
     @property
     def wait(self) -> bool:
         """Whether a message that is durable has no answer yet."""
         return any(handle.row for handle in self._open)
 
-    def add(self, handle: PromptHandle) -> None:
+    def add(self, handle: Prompt) -> None:
         """Keep a handle until it is settled."""
         self._open.add(handle)
         handle.result.add_done_callback(lambda _: self._open.discard(handle))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
@@ -16,19 +17,19 @@ from ..contracts import Tx
 from ..errors import BadInput, NotFound, Stopping
 from ..folds import History, View
 from ..inbox import waiting
-from ..journal import erase, folded, journal_of, make_cursor, read
+from ..journal import delete_exchange, erase, folded, journal_of, make_cursor, read
 from ..log import logger
-from ..records import Access, AgentSpec, Event, Message, Principal, SessionInfo
+from ..records import Access, Event, Message, Principal, SessionInfo
 from ..records.storable import storable_text
 from ..recovery import is_cut
 from ..repair import repair_history
 from . import rows
-from .exchanges import delete_exchange
 from .forks import fork
 from .gate import Gate
 from .seat import Seat
 from .session import LiveSession
 
+T = TypeVar("T")
 _CLOSE_SECONDS = 8.0
 
 
@@ -114,25 +115,19 @@ class Sessions:
 
     async def view(self, session: str, *, workspace: str, principal: Principal) -> tuple[View, str]:
         """Return what people see of a session, and the cursor behind the last event of it. Raises `NotFound`."""
-        seat = await self._seat_of(workspace)
 
-        def look(tx: Tx) -> tuple[View, str]:
-            rows.load(tx, session, workspace=seat.workspace, principal=principal)
+        def look(tx: Tx, _: SessionInfo) -> tuple[View, str]:
             return folded(tx, session, View)[0], make_cursor(*journal_of(tx, session))
 
-        return await seat.database.read(look)
+        return await self._look(session, workspace, principal, look)
 
     async def events(
         self, session: str, *, workspace: str, principal: Principal, after: int = 0, limit: int = 500
     ) -> Sequence[Event]:
         """Return events of a session behind number `after`, oldest first, without opening it. Raises `NotFound`."""
-        seat = await self._seat_of(workspace)
-
-        def look(tx: Tx) -> Sequence[Event]:
-            rows.load(tx, session, workspace=seat.workspace, principal=principal)
-            return read(tx, session, after=after, limit=limit)
-
-        return await seat.database.read(look)
+        return await self._look(
+            session, workspace, principal, lambda tx, _: read(tx, session, after=after, limit=limit)
+        )
 
     async def changed(self, *, workspace: str, since: int, after: str = "", limit: int = 500) -> Sequence[SessionInfo]:
         """Return the sessions, of all principals, that changed since a time in UTC milliseconds, by id.
@@ -151,14 +146,17 @@ class Sessions:
 
         Raises `NotFound`.
         """
+
+        def look(tx: Tx, info: SessionInfo) -> tuple[SessionInfo, View, tuple[Message, ...]]:
+            return info, folded(tx, session, View)[0], repair_history(folded(tx, session, History)[0].pieces)
+
+        return await self._look(session, workspace, principal, look)
+
+    async def _look(self, session: str, workspace: str, principal: Principal, fn: Callable[[Tx, SessionInfo], T]) -> T:
+        """Return what `fn` finds about a session of the principal. Raises `NotFound`."""
         seat = await self._seat_of(workspace)
-
-        def look(tx: Tx) -> tuple[SessionInfo, View, tuple[Message, ...]]:
-            info = rows.load(tx, session, workspace=seat.workspace, principal=principal)
-            history = folded(tx, session, History)[0]
-            return info, folded(tx, session, View)[0], repair_history(history.messages())
-
-        return await seat.database.read(look)
+        load = partial(rows.load, session=session, workspace=seat.workspace, principal=principal)
+        return await seat.database.read(lambda tx: fn(tx, load(tx)))
 
     async def erase(self, session: str, *, workspace: str, principal: Principal, start: int, end: int) -> Event:
         """Take out for good what events `start` to `end` say, whole turns of them; return the event that tells of it.
@@ -221,7 +219,7 @@ class Sessions:
         What it still owes is sent, as `deleted`; a day later its rows are taken out of the database.
         """
         live = await self.open(session, workspace=workspace, principal=principal)
-        await live.halt("deleted")
+        await live.seat.halt(live, "deleted")
         await live.seat.hooks.tell(hookspecs.session_erased, session=replace(live.info, deleted=True))
 
     async def recover(self, workspace: str) -> None:
@@ -233,7 +231,9 @@ class Sessions:
     async def wake(self, seat: Seat, session: str) -> None:
         """Let a session look for what it has to do; one that cannot be opened now keeps no other waiting."""
         try:
-            (await self._live(seat, session)).stir()
+            live = await self._live(seat, session)
+            live.find_agent()
+            live.stir()
             self._broken.discard(session)
         except Stopping:
             pass
@@ -305,11 +305,9 @@ class Sessions:
             return info, cut or bool(waiting(tx, session))
 
         info, owed = await seat.database.read(look)
-        try:
-            agent = seat.find_agent(seat.workspace, info.agent)
-        except NotFound:  # it can be looked at, left and deleted all the same
-            agent = AgentSpec(id=info.agent, name=info.agent, tools=())
-        live = LiveSession(seat, info, agent)
+        live = LiveSession(seat, info)
+        with suppress(NotFound):  # it can be looked at, left and deleted all the same
+            live.find_agent()
         seat.sessions[session] = live
         if owed:
             live.stir()

@@ -19,6 +19,7 @@ from ..records import AgentSpec, Event, ToolSpec, WorkspaceInfo
 from ..scopes import Scope
 from ..supervisor import at_bell
 from ..turns import Place
+from . import rows
 
 if TYPE_CHECKING:
     from .registry import Sessions
@@ -116,6 +117,21 @@ class Seat(Place):
             session.doze()
         if writes := [task for session in self.sessions.values() for task in session.writes]:
             await asyncio.wait(writes)
+
+    async def halt(self, session: LiveSession, how: rows.Halt) -> None:
+        """Halt a tree from a session down: what waits first, so that nothing begins anew, then what runs."""
+        name, now = session.info.id, self.clock.now()
+
+        def write(tx: Tx) -> tuple[Event, ...]:
+            return tuple(event for each in rows.tree(tx, name) for event in rows.halt(tx, each, how, at=now))
+
+        await self.write(write)
+        self.database.notify("outbox")
+        await session.tell_tree()
+        names = await self.database.read(partial(rows.tree, session=name))
+        await asyncio.gather(*(live.halted(how) for each in names if (live := self.sessions.get(each)) is not None))
+        if how == "deleted":  # what was landed meanwhile
+            await self.write(write)
 
     def works_under(self, lease: Lease) -> bool:
         """Tell whether a session of the tree still needs its lease."""

@@ -21,13 +21,13 @@ from ..journal import EVERY, append, folded, journal_of, keep_folds, last_answer
 from ..log import logger
 from ..questions import supersede
 from ..recovery import recover_tree, withdraw_message
+from ..repair import Shown
 from ..scopes import Scope
-from ..turns import Desk, Turn
+from ..turns import Desk, Turn, complete, usage_of
 from . import rows
 from .commands import carry_out, is_command
-from .completion import complete
 from .duty import Duty, find_duty
-from .prompts import PromptHandle, Prompts
+from .prompts import Prompt, Prompts
 from .seat import Seat
 from .writes import Writes
 
@@ -41,10 +41,11 @@ _HELD_SECONDS = 1.0
 class LiveSession:
     """See `contracts.Session`. `seat` is the place in its workspace that it works from."""
 
-    def __init__(self, seat: Seat, info: records.SessionInfo, agent: records.AgentSpec) -> None:
+    def __init__(self, seat: Seat, info: records.SessionInfo) -> None:
         self.seat = seat
         self._info = info
-        self.agent = agent
+        self.agent = records.AgentSpec(id=info.agent, name=info.agent, tools=())
+        self._has_agent = False
         self._desk: Desk | None = None
         self.lease: Lease | None = None  # the tree's, while this session works under it
         self._driver: asyncio.Task[None] | None = None
@@ -97,15 +98,15 @@ class LiveSession:
             self._arrived(message, receipt)
         return receipt
 
-    def prompt(self, message: records.Incoming) -> PromptHandle:
+    def prompt(self, message: records.Incoming) -> Prompt:
         """See `contracts.Session.prompt`."""
         self._check_open()
-        handle = PromptHandle(self._cancel_prompt)
+        handle = Prompt(self._cancel_prompt)
         self._prompts.add(handle)
         self.writes.track(self._write_prompt(message, handle))
         return handle
 
-    async def _write_prompt(self, message: records.Incoming, handle: PromptHandle) -> None:
+    async def _write_prompt(self, message: records.Incoming, handle: Prompt) -> None:
         try:
             receipt, fresh = await self._accept(message)
         except Exception as error:
@@ -120,7 +121,7 @@ class LiveSession:
             await self._prompts.settle()  # it may have been answered before
             self.stir()
 
-    async def _cancel_prompt(self, handle: PromptHandle) -> None:
+    async def _cancel_prompt(self, handle: Prompt) -> None:
         """Withdraw a message, or stop the turn that answers it, with those that gave way to that turn."""
         session, row, now = self._info.id, handle.row, self.seat.clock.now()
         if not row:
@@ -133,7 +134,7 @@ class LiveSession:
         if withdrawn:
             self.seat.database.notify("outbox")
             await self._prompts.settle()
-            await self._tell_tree()
+            await self.tell_tree()
         elif self._turn is not None and row <= max(self._turn.numbers):
             self._turn.token.request("cancelled")
         elif self._rests == "waiting" and not handle.result.done():  # its turn waits for a person
@@ -150,6 +151,7 @@ class LiveSession:
         access = fold_access(self._info.access, message.principal.access, message.access or self._info.access)
         if is_command(message):
             return await carry_out(seat, self, message, key=key, access=access), False
+        self.find_agent()
         at, cap = seat.stamp(), seat.limits.max_queue_size
         return await seat.database.write(
             lambda tx: accept(tx, session, message, key=key, at=at, access=access, cap=cap)
@@ -163,6 +165,12 @@ class LiveSession:
         if self._closing is not None:
             raise SessionClosed(f"session {self._info.id} is closed", advice="open it again")
         self.seat.check_running()
+
+    def find_agent(self) -> None:
+        """Have an agent, if it was gone until now; without one no turn begins. Raises `NotFound`, `BadFile`."""
+        if not self._has_agent:
+            self.agent = self.seat.find_agent(self.seat.workspace, self._info.agent)
+            self._has_agent = True
 
     # Running
 
@@ -182,7 +190,7 @@ class LiveSession:
 
     def wake(self) -> None:
         """Start the driver if it is not there; it looks for waiting rows itself."""
-        if self._driver is None and self._closing is None and not self.seat.stopping.is_set():
+        if self._has_agent and self._driver is None and self._closing is None and not self.seat.stopping.is_set():
             self._driver = asyncio.get_running_loop().create_task(self._drive())
             self._driver.add_done_callback(self._driven)
 
@@ -213,7 +221,7 @@ class LiveSession:
                     gate.leave(self)
         await self._prompts.settle()
         if not self._told:
-            await self._tell_tree()
+            await self.tell_tree()
         if self._prompts.wait:  # another process answers
             self._retry_later()
 
@@ -238,7 +246,7 @@ class LiveSession:
             return await self._sit_down() is not None
         return await self._take_turn(desk, duty) and (duty.more or self._stirred.is_set())
 
-    async def _tell_tree(self) -> None:
+    async def tell_tree(self) -> None:
         """Wake those of the tree that have got a report."""
         await self.seat.wake_tree(self._info.root)
         self._told = True
@@ -257,7 +265,7 @@ class LiveSession:
             for name in turn.extensions.taken - {self._info.id}:
                 await self.seat.registry.wake(self.seat, name)
             if turn.is_crowded:
-                await self._tell_tree()
+                await self.tell_tree()
                 await turn.make_room("turn_end")
         finally:
             self._turn = None
@@ -280,6 +288,7 @@ class LiveSession:
         async with self._still, self.seat.registry.gate.passage(self):
             try:
                 self._check_open()
+                self.find_agent()
                 desk = self._desk or await self._sit_down()
                 if desk is None:
                     raise Conflict(f"session {self._info.id} is parked, or held elsewhere", advice="send it a message")
@@ -316,6 +325,7 @@ class LiveSession:
             session=self,
             lease=lease,
             history=history,
+            shown=Shown(history),
             tools=await seat.tools(self),
             stirred=self._stirred,
             scope=self.scope,
@@ -344,8 +354,9 @@ class LiveSession:
         self.wake()
 
     async def _refresh(self) -> None:
-        load = partial(rows.load, session=self._info.id, workspace=self.seat.workspace)
-        self._info = await self.seat.database.read(load)
+        self._info = await self.seat.database.read(
+            lambda tx: rows.load(tx, self._info.id, workspace=self.seat.workspace)
+        )
 
     async def alter(self, change: Callable[[Tx], tuple[tuple[records.Event, ...], T]]) -> tuple[records.Event, T]:
         """Change what there is of the journal while nothing is added; return the last event of it, and what else.
@@ -409,26 +420,11 @@ class LiveSession:
 
     async def stop(self) -> None:
         """See `contracts.Session.stop`."""
-        await self.halt("stopped")
+        await self.seat.halt(self, "stopped")
 
     async def archive(self) -> None:
         """See `contracts.Session.archive`."""
-        await self.halt("archived")
-
-    async def halt(self, how: rows.Halt) -> None:
-        """Halt the tree from here down: what waits first, so that nothing begins anew, then what runs."""
-        seat, session, now = self.seat, self._info.id, self.seat.clock.now()
-
-        def write(tx: Tx) -> tuple[records.Event, ...]:
-            return tuple(event for name in rows.tree(tx, session) for event in rows.halt(tx, name, how, at=now))
-
-        await seat.write(write)
-        seat.database.notify("outbox")
-        await self._tell_tree()
-        names = await seat.database.read(lambda tx: rows.tree(tx, session))
-        await asyncio.gather(*(live.halted(how) for name in names if (live := seat.sessions.get(name)) is not None))
-        if how == "deleted":  # what was landed meanwhile
-            await seat.write(write)
+        await self.seat.halt(self, "archived")
 
     async def halted(self, how: rows.Halt) -> None:
         """End the active run and return when it has ended, after 5 s at the latest; what is deleted is closed."""
@@ -503,7 +499,9 @@ class LiveSession:
 
     async def complete(self, request: records.ModelRequest, *, purpose: str) -> str:
         """See `contracts.Session.complete`."""
-        return await complete(self.seat, self, request, purpose=purpose)
+        answer = await complete(self.seat, self, request, purpose=purpose)
+        await self.write([usage_of(answer, purpose=purpose)])
+        return answer.text
 
     # Below
 

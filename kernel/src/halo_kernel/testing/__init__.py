@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from .channel_contract import ChannelContract as ChannelContract
     from .channel_contract import Platform as Platform
     from .channel_contract import Posted as Posted
+    from .client import WireReply as WireReply
+    from .client import WireRequest as WireRequest
+    from .clock import SteppedClock as SteppedClock
     from .clock import VirtualClock as VirtualClock
     from .crashes import CrashingStorage as CrashingStorage
     from .crashes import CrashPoint as CrashPoint
@@ -45,11 +48,13 @@ if TYPE_CHECKING:
     from .postbox import Lost as Lost
     from .postbox import Postbox as Postbox
     from .postbox import Refused as Refused
+    from .protocol_contract import ProtocolContract as ProtocolContract
     from .scripts import Script as Script
     from .scripts import ScriptedCall as ScriptedCall
     from .servers import Front as Front
     from .servers import front as front
     from .servers import listening as listening
+    from .service_contract import ServiceContract as ServiceContract
     from .sessions import a_session as a_session
     from .sessions import journal as journal
     from .sessions import until as until
@@ -62,7 +67,8 @@ _HOMES = {
     "anthropic_server": ("ScriptedAnthropic",),
     "blocking": ("LIMIT", "Block", "LoopWatch"),
     "channel_contract": ("ChannelContract", "Platform", "Posted"),
-    "clock": ("VirtualClock",),
+    "client": ("WireReply", "WireRequest"),
+    "clock": ("SteppedClock", "VirtualClock"),
     "crashes": ("CrashPoint", "CrashPoints", "CrashingStorage"),
     "dispatcher_contract": ("DispatcherContract",),
     "faults": ("FaultyStorage",),
@@ -76,7 +82,9 @@ _HOMES = {
     "openai_server": ("ScriptedOpenAI",),
     "scripts": ("Script", "ScriptedCall"),
     "postbox": ("Lost", "Postbox", "Refused"),
+    "protocol_contract": ("ProtocolContract",),
     "servers": ("Front", "front", "listening"),
+    "service_contract": ("ServiceContract",),
     "sessions": ("a_session", "journal", "until"),
     "storage_contract": ("StorageContract",),
     "tool": ("NoteTool",),

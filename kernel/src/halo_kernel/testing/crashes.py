@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 
-from ..contracts import Bell, Database, Lease, Migration, Place, Storage, Tx
+from ..contracts import Bell, Clock, Database, Lease, Migration, Place, Storage, Tx
 from ..hookspecs import hook
 from ..sqlite import SqliteStorage
 from .rehearsal import name_of
@@ -25,6 +25,7 @@ T = TypeVar("T")
 Side = Literal["before", "after"]
 Work = Callable[[Workbench], Awaitable[object]]
 
+_NEVER = -1_000_000  # no point has such a number
 _SIDES: tuple[Side, ...] = ("before", "after")
 
 
@@ -133,18 +134,28 @@ class CrashPoints:
     `crash_points(work, check)` calls `work` with a workbench in a forked process and has SIGKILL end it just before, or
     just after, each commit until `work` comes to its end. After each crash, and after the end, `check` gets a workbench
     on what is left, in this process. It returns the points at which the process died. `prepare` makes what `work`
-    finds: it runs to its end, in a process too. Use it in a plain test function: it runs event loops of its own.
+    finds: it runs to its end, in a process too. `begin` runs in the process that dies, ahead of `work`; no commit until
+    its end is a point. `clock` makes the clock of each workbench. Use it in a plain test function: it runs event loops
+    of its own.
 
     Raises `AssertionError` that names the point when `check` fails there, when `work` fails by itself or takes longer
     than `seconds`, and when there are more than `most` commits.
     """
 
-    def __init__(self, folder: Path, *, plugins: Plugins = ()) -> None:
+    def __init__(self, folder: Path, *, plugins: Plugins = (), clock: Callable[[], Clock] | None = None) -> None:
         self._folder = folder
         self._plugins = plugins
+        self._clock = clock
 
     def __call__(
-        self, work: Work, check: Work, *, prepare: Work | None = None, most: int = 100, seconds: float = 60.0
+        self,
+        work: Work,
+        check: Work,
+        *,
+        prepare: Work | None = None,
+        begin: Work | None = None,
+        most: int = 100,
+        seconds: float = 60.0,
     ) -> list[CrashPoint]:
         """See the class."""
         _refuse_loop()
@@ -157,22 +168,24 @@ class CrashPoints:
             folder = self._folder / f"crash-{at.side}-{at.number}"
             folder.mkdir()
             if prepare is not None:
-                self._run(prepare, folder, None, seconds)
-            point, commits = self._run(work, folder, at, seconds)
+                self._run([prepare], folder, None, seconds)
+            point, commits = self._run([begin, work] if begin else [work], folder, at, seconds)
             self._check(check, folder, point)
             died += [point] if point else []
             if point is None and at.number > commits:
                 return died
         return died
 
-    def _run(self, work: Work, folder: Path, at: CrashPoint | None, seconds: float) -> tuple[CrashPoint | None, int]:
-        """Do the work in a process; return where it died, or None and how many commits there were."""
+    def _run(
+        self, works: Sequence[Work], folder: Path, at: CrashPoint | None, seconds: float
+    ) -> tuple[CrashPoint | None, int]:
+        """Do the works in a process; return where it died in the last, or None and how many commits that had."""
         reading, writing = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # this process may have threads; the child uses none
             pid = os.fork()
         if pid == 0:
-            self._live(work, folder, at, writing)
+            self._live(works, folder, at, writing)
         os.close(writing)
         report, late = _report(reading, pid, seconds)
         if "died" in report:
@@ -183,7 +196,7 @@ class CrashPoints:
         why = f"it took longer than {seconds:g} s" if late else report.get("error", "its process ended by itself")
         raise AssertionError(f"the work{where}, failed: {why}")
 
-    def _live(self, work: Work, folder: Path, at: CrashPoint | None, out: int) -> NoReturn:
+    def _live(self, works: Sequence[Work], folder: Path, at: CrashPoint | None, out: int) -> NoReturn:
         """Be the process that dies. Nothing of the parent's is touched: no buffer flushed, no exit function run."""
 
         def reached(point: CrashPoint) -> None:
@@ -194,7 +207,7 @@ class CrashPoints:
 
         storage = CrashingStorage(reached)
         try:
-            self._loop(work, folder, storage)
+            self._loop(works, folder, storage)
             os.write(out, json.dumps({"commits": storage.commits}).encode())
         except BaseException:
             os.write(out, json.dumps({"error": traceback.format_exc()[-4000:]}).encode())
@@ -203,16 +216,20 @@ class CrashPoints:
 
     def _check(self, check: Work, folder: Path, point: CrashPoint | None) -> None:
         try:
-            self._loop(check, folder, None)
+            self._loop([check], folder, None)
         except Exception as error:
             where = f"after a crash {point}" if point else "without a crash"
             raise AssertionError(f"{where}: {str(error) or repr(error)}") from error
 
-    def _loop(self, work: Work, folder: Path, storage: CrashingStorage | None) -> None:
+    def _loop(self, works: Sequence[Work], folder: Path, storage: CrashingStorage | None) -> None:
         async def whole() -> None:
-            bench = Workbench(folder, plugins=self._plugins, storage=storage)
+            clock = self._clock() if self._clock else None
+            bench = Workbench(folder, plugins=self._plugins, storage=storage, clock=clock)
             try:
-                await work(bench)
+                for number, work in enumerate(works, 1):
+                    if storage is not None:
+                        storage.commits = 0 if number == len(works) else _NEVER
+                    await work(bench)
             finally:
                 await bench.close()
 

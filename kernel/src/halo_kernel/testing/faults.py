@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -20,13 +21,15 @@ class FaultyStorage:
 
     `before(place, number)` gets the database's place and the write's number, from 1 in each database. What it raises
     is raised in the write's place; a function that it returns is written first, as if another process had been quicker.
-    It is asked on the event loop; assign it at any time.
+    It is asked on the event loop; assign it at any time. `pause` is how many seconds a reader waits for what it has
+    read, so that others are quicker.
     """
 
     schemes: Sequence[str] = ("faulty",)
 
-    def __init__(self, before: Before | None = None) -> None:
+    def __init__(self, before: Before | None = None, *, pause: float = 0.0) -> None:
         self.before = before
+        self.pause = pause
         self._inner = SqliteStorage()
 
     @hook
@@ -63,7 +66,10 @@ class _Faulty:
         return await self._inner.write(Rehearsed(fn))
 
     async def read(self, fn: Callable[[Tx], T]) -> T:
-        return await self._inner.read(fn)
+        result = await self._inner.read(fn)
+        if self._storage.pause:
+            await asyncio.sleep(self._storage.pause)
+        return result
 
     async def lease(self, name: str) -> Lease:
         return await self._inner.lease(name)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from .. import hookspecs
-from ..contracts import ModelCall
+from ..contracts import ModelCall, Session
 from ..errors import ModelError
 from ..hooks import Hooks
 from ..journal import keep_partial
@@ -67,6 +67,17 @@ async def ask_models(place: Place, line: list[Offer], wish: ModelCall, listener:
             models.failed(line, error, clock.monotonic())
         finally:  # a call that is cut, too, is over
             hooks.notify(hookspecs.model_finished, call=call)
+
+
+async def complete(place: Place, session: Session, request: ModelRequest, *, purpose: str) -> Attempt:
+    """Make a call beside the turn, for a plugin. A guard that wants to ask a person refuses: no turn waits here."""
+    line = await place.models.line(session, place.hooks, request.model)
+    wanted = structs.replace(request, model=line[0].model, purpose=purpose, session=session.info.id)
+    wish = ModelCall(id="", model=wanted.model, purpose=purpose, request=wanted, session=session, turn="")
+    try:
+        return await ask_models(place, line, wish, Listener())
+    except Paused as pause:
+        raise ModelError(f"a person would have to allow this: {pause}", kind="refused") from pause
 
 
 def _made_for(offer: Offer, wish: ModelCall) -> ModelRequest:

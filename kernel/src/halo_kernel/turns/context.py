@@ -14,7 +14,6 @@ from ..contracts import Tool
 from ..errors import PromptTooLarge
 from ..records import Access, ContextPrepared, ModelRequest, Offer, Slot, tokens_of
 from ..records.storable import storable_text
-from ..repair import repair_history
 from .desk import Desk
 
 _NAMED = 5
@@ -49,7 +48,7 @@ class Context:
         return ModelRequest(
             model=self.model,
             system=self.system,
-            messages=repair_history(self.desk.history.messages()),
+            messages=self.desk.shown.messages(),
             tools=tuple(tool.spec for tool in self.tools.values()),
             max_tokens=wish.max_tokens if wish else None,
             endpoint=wish.endpoint if wish else None,

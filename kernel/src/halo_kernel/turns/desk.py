@@ -12,6 +12,7 @@ from ..hooks import Hooks
 from ..journal import Feed, append
 from ..models import Caller, Models
 from ..records import Body, Event, TurnEnded
+from ..repair import Shown
 from ..reports import settle
 from ..scopes import Scope
 from ..secrets import Redactor
@@ -47,6 +48,7 @@ class Desk:
     session: Session
     lease: Lease
     history: History
+    shown: Shown
     tools: Mapping[str, Tool]
     stirred: asyncio.Event
     scope: Scope

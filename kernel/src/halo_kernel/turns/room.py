@@ -42,7 +42,8 @@ def fitted(cut: records.ContextCut, pieces: Sequence[records.Piece], head: int) 
     """Return `cut` as far as it parts no call from its result and ends by event `head`; None if it changes nothing."""
     blocks = [(piece.seq, block) for piece in pieces for block in piece.content]
     results = {block.call: seq for seq, block in blocks if isinstance(block, records.ToolResult)}
-    last = max((piece.seq for piece in pieces if piece.assistant), default=0)  # whose results may still be to come
+    # the results of the last answer may still be to come
+    last = max((piece.seq for piece in pieces if piece.role == "assistant"), default=0)
     calls = [(seq, block.id) for seq, block in blocks if isinstance(block, records.ToolCall)]
     pairs = [sorted((seq, results.get(call, _NEVER if seq == last else seq))) for seq, call in calls]
     start, end = max(cut.start, 1), min(cut.end, head)

@@ -10,7 +10,7 @@ from typing import cast
 
 from msgspec import Struct
 
-from halo_kernel import Exchange, HaloError, HealthCheck, Host, Operations, Route, is_network
+from halo_kernel import Exchange, HaloError, HealthCheck, Host, Kernel, Route, is_network
 
 LOW_DISK = 200 * 1024 * 1024
 _CLOCK_SLACK = 60_000
@@ -37,7 +37,7 @@ async def examine(host: Host) -> Sequence[HealthCheck]:
     found: list[HealthCheck] = []
     for check in (_clock, _databases, _reports):
         try:
-            found += [each async for each in check(host, cast("Operations", host.lookup("kernel", "")))]
+            found += [each async for each in check(host, cast("Kernel", host.lookup("kernel", "")))]
         except Exception as error:
             text = error.message if isinstance(error, HaloError) else f"{type(error).__name__}: {error}"
             advice = getattr(error, "advice", "") or "correct what it names, then look again"
@@ -49,7 +49,7 @@ def _check(name: str, text: str, advice: str = "") -> HealthCheck:
     return HealthCheck(name=name, ok=not advice, text=text, advice=advice)
 
 
-async def _clock(host: Host, kernel: Operations) -> AsyncIterator[HealthCheck]:
+async def _clock(host: Host, kernel: Kernel) -> AsyncIterator[HealthCheck]:
     registry = (await kernel.databases())[host.settings.home]
     newest = await registry.read(lambda tx: tx.one("SELECT max(used_at) FROM workspaces"))
     now, last = host.clock.now(), int(newest[0] or 0) if newest else 0
@@ -63,7 +63,7 @@ def _time(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="seconds")
 
 
-async def _databases(host: Host, kernel: Operations) -> AsyncIterator[HealthCheck]:
+async def _databases(host: Host, kernel: Kernel) -> AsyncIterator[HealthCheck]:
     for where, database in (await kernel.databases()).items():
         row = await database.read(lambda tx: tx.one("SELECT max(version), max(min_reader) FROM schema"))
         free, kind = shutil.disk_usage(where).free, "network" if is_network(where) else "local"
@@ -72,7 +72,7 @@ async def _databases(host: Host, kernel: Operations) -> AsyncIterator[HealthChec
         yield _check("databases", f"{text}, {free / 1024**3:.1f} GB free", advice)
 
 
-async def _reports(host: Host, kernel: Operations) -> AsyncIterator[HealthCheck]:
+async def _reports(host: Host, kernel: Kernel) -> AsyncIterator[HealthCheck]:
     for each in await kernel.reports():
         yield each
 

@@ -8,7 +8,7 @@ from typing import cast
 
 from msgspec import Struct
 
-from halo_kernel import Exchange, Host, Offer, Operations, Route
+from halo_kernel import Exchange, Host, Kernel, Offer, Route
 
 
 class ModelsStatus(Struct, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class _Models:
     host: Host
 
     async def answer(self, exchange: Exchange) -> ModelsStatus:
-        offers, chosen, reason = await cast("Operations", self.host.lookup("kernel", "")).models()
+        offers, chosen, reason = await cast("Kernel", self.host.lookup("kernel", "")).models()
         return ModelsStatus(models=offers, chosen=chosen.model if chosen else None, reason=reason)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from halo_kernel import CLEARED_MARKER, Block, Piece, Text, ToolCall, ToolResult
+from halo_kernel import CLEARED_MARKER, Block, Piece, Role, Text, ToolCall, ToolResult
 
 # Their results can be had again: the file is still there, the page can be fetched once more.
 REPEATABLE = {"file_read", "file_write", "file_edit", "file_list", "grep", "glob", "shell_exec", "web_fetch"}
@@ -17,7 +17,7 @@ _WORTH = 0.1  # of all that there is; less is not worth a summary, which would s
 class Side:
     """One message: pieces of one side that follow each other."""
 
-    assistant: bool
+    role: Role
     pieces: tuple[Piece, ...]
 
     @property
@@ -61,8 +61,8 @@ def make_plan(history: Sequence[Piece], keep: int) -> Plan:
 
     What stays does not begin with the result of a call that goes.
     """
-    runs = groupby(history, key=lambda piece: piece.assistant)
-    sides = [Side(assistant, tuple(pieces)) for assistant, pieces in runs]
+    runs = groupby(history, key=lambda piece: piece.role)
+    sides = [Side(role, tuple(pieces)) for role, pieces in runs]
     cut = max(0, len(sides) - keep)
     while 0 < cut < len(sides) and isinstance(next(iter(sides[cut].blocks), None), ToolResult):
         cut += 1

@@ -47,7 +47,7 @@ def without_model(older: Sequence[Side], *, slice_chars: int, chars: int) -> str
 
     There are `chars` in all: the newest are kept, and up to half of it for a summary that they begin with.
     """
-    texts = [("assistant" if side.assistant else "user", side.text.strip()) for side in older]
+    texts = [(side.role, side.text.strip()) for side in older]
     former = ""
     if texts and texts[0][1].startswith(_MARK):
         former = texts.pop(0)[1].partition("\n")[2][: chars // 2]

@@ -14,8 +14,8 @@ from halo_kernel import (
     Exchange,
     Host,
     Item,
+    Kernel,
     Offer,
-    Operations,
     Reply,
     Route,
     SessionInfo,
@@ -120,7 +120,7 @@ class _Lists:
         return await self.host.workspaces.open(own)
 
     async def models(self, exchange: Exchange) -> ModelList:
-        offers, chosen, reason = await cast("Operations", self.host.lookup("kernel", "")).models()
+        offers, chosen, reason = await cast("Kernel", self.host.lookup("kernel", "")).models()
         return ModelList(models=offers, chosen=chosen.model if chosen else None, reason=reason)
 
     async def agents(self, exchange: Exchange) -> AgentList:

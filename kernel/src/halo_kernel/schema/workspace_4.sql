@@ -1,0 +1,1 @@
+CREATE INDEX inbox_held ON inbox(session) WHERE state = 'held';
