@@ -164,7 +164,7 @@ def _read(path: Path) -> dict[str, object]:
         document: object = reader.load(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise BadFile(f"{path} cannot be read: {error}", path=str(path)) from error
-    except YAMLError as error:
+    except (YAMLError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:  # of tags, too
         mark: Any = getattr(error, "problem_mark", None)
         line = int(mark.line) + 1 if mark else 0
         problem = getattr(error, "problem", None) or "it cannot be read"
