@@ -159,9 +159,12 @@ def _read(path: Path) -> dict[str, object]:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
+    plain: Any = YAML(typ="safe", pure=True)  # refuses mappings as keys, on which the other spends minutes
     reader: Any = YAML(typ="rt", pure=True)
     try:
-        document: object = reader.load(path.read_text("utf-8"))
+        plain.load(text := path.read_text("utf-8"))
+        document: object = reader.load(text)
+        json.dumps(document, default=str)  # no other keys, and an end
     except (OSError, UnicodeDecodeError) as error:
         raise BadFile(f"{path} cannot be read: {error}", path=str(path)) from error
     except (YAMLError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:  # of tags, too
