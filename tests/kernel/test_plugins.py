@@ -170,6 +170,12 @@ BROKEN: dict[str, tuple[Callable[[Zoo], object], str, str]] = {
     ),
     "no halo.toml": (lambda zoo: zoo.install("bad", toml=None), "failed", "has no halo.toml"),
     "bad toml": (lambda zoo: zoo.install("bad", toml=f"{FINE}\nprovides = ["), "failed", "halo.toml: "),
+    "no text": (lambda zoo: (zoo.install("bad") / "halo.toml").write_bytes(b"\xff"), "failed", "halo.toml: 'utf-8'"),
+    "no end of brackets": (
+        lambda zoo: zoo.install("bad", toml=f"provides = {'[' * 5000}"),
+        "failed",
+        "halo.toml: maximum recursion depth",
+    ),
     "no range": (lambda zoo: zoo.install("bad", toml="provides = []"), "failed", "kernel: Object missing required"),
     "bad range": (
         lambda zoo: zoo.install("bad", toml='\nkernel = "new"'),

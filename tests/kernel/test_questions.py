@@ -25,8 +25,11 @@ from halo_kernel import (
     ToolFinished,
     ToolSpec,
     TurnEnded,
+    Tx,
     hook,
+    questions,
 )
+from halo_kernel.sessions.rows import end_pause
 from halo_kernel.testing import Calls, NoteTool, ScriptedModel, VirtualClock, a_session, journal, running_kernel, until
 
 THREE = Calls([("note", {"text": "one"}), ("ask", {"text": "two"}), ("note", {"text": "three"})])
@@ -253,6 +256,32 @@ async def test_time_goes_on_while_no_process_runs(tmp_path: Path) -> None:
         tmp_path / "home", tmp_path / "w", lambda kernel, session: asyncio.sleep(1.2), tool=Asking(expires_in=1)
     )
     assert ("ask", "ok", "answered False expired") in results(events)
+
+
+@pytest.mark.parametrize("how", ["answered", "cancelled"])
+async def test_a_child_whose_question_is_settled_goes_on_at_the_next_start(tmp_path: Path, how: str) -> None:
+    """The process that settled it may die before it could let the session go on; a child is nobody's to open then."""
+    home, tool = tmp_path / "home", Asking()
+    async with running_kernel(home, model=ScriptedModel([Calls([("ask", {})])]), tools=[tool]) as kernel:
+        child = await (await a_session(kernel, tmp_path / "w")).start_child("default")
+        await child.submit(Incoming(text="go"))
+        number, name = (await waiting(kernel, child)).id, child.info.id
+
+    def settle(tx: Tx) -> object:
+        if how == "cancelled":
+            return end_pause(tx, name, at=seat.clock.now())
+        return questions.answer(tx, number, OPERATOR, approved=True, text="a", at=seat.clock.now())
+
+    async with running_kernel(home, tools=[tool], recover=False) as kernel:
+        await kernel.host.workspaces.open(tmp_path / "w")
+        seat = kernel.workspaces.seats[child.info.workspace]
+        await seat.database.write(settle)
+    async with running_kernel(home, tools=[tool]) as kernel:
+        child = await kernel.host.sessions.open(name, workspace=child.info.workspace, principal=OPERATOR)
+        await until(lambda: child.info.state == "idle")
+        (end,) = [event.body for event in await journal(child) if isinstance(event.body, TurnEnded)]
+        assert end.outcome == ("succeeded" if how == "answered" else "cancelled")
+    assert tool.runs == (["a"] if how == "answered" else [])
 
 
 async def test_input_waits_behind_a_question(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""After a crash, while messages arrive: one history, nothing missing from it."""
+"""After a crash: one history, nothing missing from it, and whoever waits for a reply gets one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from halo_kernel import OPERATOR, Incoming, ModelRequest, Text, Tool, hook
-from halo_kernel.testing import Answer, Hang, ScriptedModel, a_session, running_kernel, until
+from halo_kernel.testing import Answer, Hang, Postbox, ScriptedModel, a_session, running_kernel, until
 
 
 def texts(request: ModelRequest) -> str:
@@ -91,3 +91,23 @@ async def test_a_message_that_nobody_goes_on_with_was_interrupted(tmp_path: Path
                 continue
             result = await asyncio.wait_for(session.prompt(asked).result, 10)
             assert (result.outcome, result.text) == ("interrupted", "")
+
+
+async def test_who_asked_a_child_is_told_that_its_turn_was_cut(tmp_path: Path) -> None:
+    """A root is asked to go on and replies then; nobody asks its child, whose routes are told once what happened."""
+    model, post = ScriptedModel([Hang(), Hang()]), Postbox()
+    async with running_kernel(tmp_path / "home", model=model, extra={"post": post}) as kernel:
+        root = await a_session(kernel, tmp_path / "w")
+        child = await root.start_child("default")
+        for session, route in ((root, "post:a:root"), (child, "post:a:child")):
+            await session.submit(Incoming(text="hello", route=route))
+        await until(lambda: model.active == 2)
+    for _ in range(2):
+        model = ScriptedModel([Answer("done")])
+        async with running_kernel(tmp_path / "home", model=model, extra={"post": post}) as kernel:
+            await kernel.host.workspaces.open(tmp_path / "w")
+            await until(lambda: len(post.arrived) >= 2)
+            await asyncio.sleep(0.05)
+    told = {part.target: part.text for part in post.arrived}
+    assert told == {"post:a:root": "done", "post:a:child": "❌ the server stopped in the middle of this turn"}
+    assert len(post.arrived) == 2

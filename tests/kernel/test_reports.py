@@ -232,6 +232,25 @@ async def test_reports_keep_no_person_out(tmp_path: Path) -> None:
         await session.submit(Incoming(text="person", mode="follow_up"))
 
 
+async def test_a_crash_is_told_all_the_way_up(tmp_path: Path) -> None:
+    """The root, whose own turn comes first, lets those in between read what became of the work below them."""
+    model = ScriptedModel([Hang()])
+    async with running_kernel(tmp_path / "home", model=model) as kernel:
+        root = await a_session(kernel, tmp_path / "w")
+        child = await root.start_child("default")
+        grandchild = await child.start_child("default")
+        await grandchild.submit(Incoming(text="go", principal=PARENT))
+        await until(lambda: model.active)
+    model = ScriptedModel(responder=lambda request: Answer("seen"))
+    async with running_kernel(tmp_path / "home", model=model) as kernel:
+        opened = kernel.host.sessions.open
+        root = await opened(root.info.id, workspace=root.info.workspace, principal=OPERATOR)
+        await until(lambda: len(model.requests) == 3)  # the nudge, the report to the child, its own to the root
+        assert len(await inputs(root)) == 1 and "seen" in (await inputs(root))[0]
+        child = await opened(child.info.id, workspace=root.info.workspace, principal=OPERATOR)
+        assert ["SUB-AGENT ABORTED" in told for told in await inputs(child)] == [True]
+
+
 async def test_a_crash_of_a_child_is_told_once(tmp_path: Path) -> None:
     """A child that a crash cut is reported as aborted, once, also when the server crashes again before it is read."""
     home, family = tmp_path / "home", Family(Hang())

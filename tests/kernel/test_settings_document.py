@@ -35,6 +35,8 @@ def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
         ("- a\n", 1, "must hold sections"),
         ("a: !!python/name:os.system x\n", 1, "could not determine a constructor"),
         ("a: 2020-99-99\n", 0, "month"),
+        ("a: !!int ''\n", 0, "index out of range"),
+        ("a: !!bool x\n", 0, "'x'"),
         ("a: .inf\n", 0, "not JSON compliant"),
         ("? [a]\n: 1\n", 0, "keys must be"),
     ],

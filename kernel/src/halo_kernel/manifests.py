@@ -52,31 +52,31 @@ def read_manifest(module: str) -> Manifest:
 
     Raises `NotFound` when the package or its `halo.toml` is missing, `BadFile` with path, line and key.
     """
-    path, text = _located(module.partition(".")[0])
+    path, raw = _located(module.partition(".")[0])
     known = {*Manifest.__struct_fields__} - {"unknown"}
     try:
-        table = tomllib.loads(text)
+        table = tomllib.loads(text := raw.decode())
         strange = sorted(table.keys() - known)
         unknown = [f"{path}:{_line(text, key)}: unknown key {key}{suggest(key, known)}" for key in strange]
         return msgspec.convert({**table, "unknown": unknown}, Manifest)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadFile(f"{path}: {error}", path=path) from error
     except msgspec.ValidationError as error:
         found = re.search(r"field `(\w+)`|\$\.(\w+)", str(error))
         key = found[1] or found[2] if found else "kernel"
-        line = _line(text, key)
+        line = _line(raw.decode(), key)
         raise BadFile(f"{path}:{line}: {key}: {error}", path=path, line=line, field=key) from error
 
 
-def _located(package: str) -> tuple[str, str]:
-    """Return the path and the text of a package's `halo.toml`."""
+def _located(package: str) -> tuple[str, bytes]:
+    """Return the path and the bytes of a package's `halo.toml`."""
     spec = find_spec(package)
     if spec is None:
         raise NotFound(f"its package {package} is not there", advice="install it again")
     for folder in spec.submodule_search_locations or [os.path.dirname(spec.origin or "")]:
         path = os.path.join(folder, NAME)
         with suppress(OSError, AttributeError):  # the loader may be a zip's or a frozen program's
-            return path, cast("FileLoader", spec.loader).get_data(path).decode()
+            return path, cast("FileLoader", spec.loader).get_data(path)
     advice = f'its author adds {NAME} with: kernel = ">=0.1,<0.2"'
     raise NotFound(f"{package} has no {NAME} beside its __init__.py", advice=advice)
 

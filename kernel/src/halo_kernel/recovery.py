@@ -60,7 +60,7 @@ async def recover_tree(
         for name, turn, died, _ in cuts:
             why = _WHY[died] + (_PARKED if parked else "")
             events += _end_turn(tx, name, turn, why, now)
-            if parked:
+            if parked or name != root:  # nobody is asked to go on there
                 owe_replies(tx, name, text=f"❌ {why}", reason="aborted", at=now)
         if cuts and not parked:
             how = _HOW[any(died for _, _, died, _ in cuts)]

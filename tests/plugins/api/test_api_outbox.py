@@ -145,7 +145,7 @@ async def test_a_delivery_is_listed_and_sent_again(
     client: httpx.AsyncClient, kernel: Kernel, workspace: str, post: Postbox
 ) -> None:
     """A delivery is shown with its parts; one that failed is sent again, and one that arrived is not."""
-    post._fates = [Refused(permanent=True)]
+    post._fates = iter([Refused(permanent=True)])
     deliveries = f"/api/workspaces/{workspace}/deliveries"
     for key, session in (("a", "sid_a"), ("b", "sid_b")):
         owed = Owed(key=key, dispatcher="post", target=f"post:me:{key}", text=key, session=session)

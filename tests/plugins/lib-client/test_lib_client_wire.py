@@ -53,6 +53,17 @@ def test_events_survive_any_cut_into_chunks(events: list[ServerEvent], data: st.
     assert list(read_events([wire[:-1]])) == events[:-1]
 
 
+@pytest.mark.parametrize(
+    "wire", [b"event: a\n\n", b"event: a\ndata: {\n\n", b"event: a\ndata: " + b"[" * 5000 + b"\n\n"]
+)
+def test_what_is_no_event_is_an_error(wire: bytes) -> None:
+    """What something between server and client made of a stream is refused with a sentence; a remark is nothing."""
+    remarks = b": a remark\nid: 1\n\nevent: a\n: and one within\ndata: 1\n\n"
+    assert list(read_events([remarks])) == [ServerEvent(event="a", data=1)]
+    with pytest.raises(HaloError, match="has not sent"):
+        list(read_events([wire]))
+
+
 @pytest.mark.parametrize("kind", TREE)
 def test_every_error_comes_back_as_it_was(kind: type[HaloError]) -> None:
     """Each class of the error tree is the same error again at the client, with its facts."""

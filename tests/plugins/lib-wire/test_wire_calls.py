@@ -70,6 +70,14 @@ def test_the_same_id_twice() -> None:
     assert [call.id for call in calls.close()] == ["call_0", "made-1"]
 
 
+def test_half_a_character_in_an_id() -> None:
+    """An id can be stored and sent back: half a surrogate pair becomes U+FFFD, and two ids that then agree differ."""
+    calls = parts()
+    calls.add(index=0, id="a\ud83d", name="read", arguments="{}")
+    calls.add(index=1, id="a\ud83e", name="list", arguments="{}")
+    assert [call.id for call in calls.close()] == ["a\ufffd", "made-1"]
+
+
 @pytest.mark.parametrize(
     ("text", "arguments"),
     [

@@ -120,6 +120,7 @@ def test_a_spent_balance_is_no_throttle(code: str) -> None:
         (b"", "no reason given"),
         (b"\xff\xfe", "\ufffd\ufffd"),
         ({"error": {"message": "x" * 2000}}, "x" * 500 + "…"),
+        (b'{"error": "half \\ud83d"}', "half \ufffd"),
     ],
 )
 def test_the_reason_is_found_in_every_shape(body: object, said: str) -> None:

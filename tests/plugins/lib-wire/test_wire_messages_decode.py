@@ -27,6 +27,7 @@ from halo_kernel import (
 from halo_kernel.testing.anthropic_script import Messages
 from halo_kernel.testing.scripts import Script, ScriptedCall
 from halo_lib_wire import MessagesDecoder, MessagesDialect, SseParser, encode_messages
+from halo_lib_wire.loose import text
 
 WORDS = st.text(alphabet='ab"\\{} \n\u2028\0é你😀', max_size=30)
 
@@ -164,6 +165,31 @@ def test_several_thoughts_and_texts_go_back_as_they_came() -> None:
         {"type": "text", "text": "b"},
         {"type": "tool_use", "id": "t", "name": "read", "input": {}},
     ]
+
+
+def test_half_a_character_where_none_belongs() -> None:
+    """Ids, signatures and sealed data can be stored, whatever is in them, and a pair that was cut in two is whole."""
+    chunks = decoded(
+        start(0, type="thinking", thinking=""),
+        delta(0, "signature_delta", signature="\ud83d"),
+        delta(0, "signature_delta", signature="\ude00"),
+        start(1, type="redacted_thinking", data="\ud83d"),
+        start(2, type="tool_use", id="\ud83d", name="read"),
+        ended("tool_use"),
+    )
+    assert sent_back(chunks) == [
+        {"type": "thinking", "thinking": "", "signature": "😀"},
+        {"type": "redacted_thinking", "data": "\ufffd"},
+        {"type": "tool_use", "id": "\ufffd", "name": "read", "input": {}},
+    ]
+
+
+def test_text_in_parts_of_parts() -> None:
+    """A part's text is text: what is nested in its place, perhaps without end, is not looked into."""
+    nested: object = "x"
+    for _ in range(5000):
+        nested = [{"text": nested}]
+    assert text([{"text": "a"}, {"text": nested}, {"text": "b"}]) == "ab"
 
 
 def test_nothing_signed_has_no_seal() -> None:

@@ -33,7 +33,10 @@ def test_a_base_url_without_a_path() -> None:
     assert with_query.path("models") == "https://a.example/openai/v1/models?api-version=1"
 
 
-@pytest.mark.parametrize("text", ["", "localhost:8000", "ftp://a/b", "http://", "https:///v1", "http://a:99999/", "x"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "localhost:8000", "ftp://a/b", "http://", "https:///v1", "http://a:99999/", "x", "http://a/ b", "http://a/ #"],
+)
 def test_what_is_no_url_is_refused(text: str) -> None:
     """Anything but an http or https URL with a host is refused in a sentence that names the field."""
     with pytest.raises(BadInput, match=r"base_url must be an http or https URL") as failure:

@@ -167,6 +167,9 @@ def test_a_vendor_may_speak_another_wire(folder: Path) -> None:
         ("id: mine\napi: chat\n", 1, "missing required field `defaultEndpoint`"),
         ("id: kimi\nmodels: [\n", 3, "not valid YAML"),
         ("- id: kimi\n", 1, "the file must hold a manifest"),
+        ("id: kimi\nlocal: !!int ''\n", 0, "not valid YAML"),
+        ("id: kimi\nwire: {? [a] : b}\n", 0, "not valid YAML"),
+        pytest.param("{" * 40 + "a" + "}" * 40, 1, "found unhashable key", id="mappings as keys"),
         ("id: kimi\nlocal: maybe\n", 2, "local: Expected `bool`, got `str`"),
     ],
 )

@@ -127,6 +127,8 @@ def test_no_tools_means_none() -> None:
         ("name: [", 1, "", "not YAML"),
         ("name: x\n  bad: y", 2, "", "not YAML"),
         ("name: x\nname: y", 2, "", "duplicate key"),
+        ("priority: !!int ''", 0, "", "not YAML"),
+        ("internal: !!bool x", 0, "", "not YAML"),
     ],
 )
 def test_a_broken_file_names_line_key_and_rule(text: str, line: int, key: str, rule: str) -> None:
@@ -135,7 +137,8 @@ def test_a_broken_file_names_line_key_and_rule(text: str, line: int, key: str, r
         read_definition(text, agent="x", folder="/f")
     error = caught.value
     assert (error.path, error.line, error.field) == ("/f/agent.yaml", line, key)
-    assert f"/f/agent.yaml, line {line}" in error.message and key in error.message and rule in error.message
+    where = f"/f/agent.yaml, line {line}" if line else "/f/agent.yaml: "
+    assert where in error.message and key in error.message and rule in error.message
 
 
 def test_a_small_file_that_stands_for_a_billion_values_is_refused() -> None:

@@ -313,8 +313,8 @@ class Sessions:
 
 def _owed(tx: Tx) -> Sequence[str]:
     found = tx.execute(
-        "SELECT id FROM sessions WHERE parked = 0 AND deleted_at IS NULL AND (id IN"
-        " (SELECT root FROM runs) OR id IN (SELECT session FROM inbox WHERE state = 'waiting')) ORDER BY id"
+        "SELECT id FROM sessions WHERE parked = 0 AND deleted_at IS NULL AND id IN (SELECT root FROM runs UNION SELECT"
+        " session FROM runs WHERE waiting > 0 UNION SELECT session FROM inbox WHERE state = 'waiting') ORDER BY id"
     )
     return [str(session) for (session,) in found]
 

@@ -269,7 +269,7 @@ class LiveSession:
                 await turn.make_room("turn_end")
         finally:
             self._turn = None
-            self._told = self._info.parent is None
+            self._told = self._told and self._info.parent is None
         if self._info.head >= self._keep_at:
             self._keep_at = self._info.head + EVERY
             self.seat.spawn(f"snapshot of {self._info.id}", self._keep_folds())

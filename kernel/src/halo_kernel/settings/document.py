@@ -65,7 +65,7 @@ def _parsed(path: Path, text: str) -> tuple[dict[str, object], Any]:
     try:
         root = yaml.compose(text)
         data = _tidy(yaml.constructor.construct_document(root)) if root else None
-    except (YAMLError, TypeError, ValueError, RecursionError) as error:
+    except (YAMLError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:  # of tags, too
         mark: Any = getattr(error, "problem_mark", None)
         line = min(mark.line + 1, len(text.splitlines())) if mark else 0
         problem = str(getattr(error, "problem", None) or error).partition(" with value ")[0].partition("\n")[0]

@@ -38,8 +38,8 @@ Fate = Refused | Lost | None
 class Postbox:
     """Delivers to `targets` (None: to any), in messages of `limit` characters; `fates` are those of its attempts.
 
-    `before` is awaited with each part before anything happens to it. `attempts` are what this object was given. With a
-    `file`, what arrived is there, beyond the death of the process.
+    They are drawn one by one. `before` is awaited with each part before anything happens to it. `attempts` are what
+    this object was given. With a `file`, what arrived is there, beyond the death of the process.
     """
 
     kind: str = "post"
@@ -52,7 +52,7 @@ class Postbox:
     attempts: list[Part] = field(default_factory=list[Part])
 
     def __post_init__(self) -> None:
-        self._fates = list(self.fates)
+        self._fates = iter(self.fates)
         self._arrived: list[Part] = []
 
     @property
@@ -74,7 +74,7 @@ class Postbox:
             await waited
         if self.targets is not None and part.target not in self.targets:
             raise DeliveryFailed(f"there is no {part.target}", permanent=True)
-        fate = self._fates.pop(0) if self._fates else None
+        fate = next(self._fates, None)
         if isinstance(fate, Refused):
             raise DeliveryFailed(fate.message, permanent=fate.permanent, retry_after=fate.retry_after)
         if fate is None or fate.arrived:

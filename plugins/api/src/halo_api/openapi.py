@@ -90,7 +90,7 @@ def _operation(plugin: str, route: Route, schemas: _Schemas) -> dict[str, object
         "security": [*security, *([{}] if route.optional else [])],
         "parameters": [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names],
         "responses": {
-            "200": _answer(route.reply, schemas),
+            "2XX": _answer(route.reply, schemas),  # a handler says which, such as 201 of what is made
             "default": {"description": "What went wrong", **_json(Failure, schemas)},
         },
         **body,

@@ -171,7 +171,10 @@ def read(response: HTTPResponse) -> object:
 
 
 def read_events(chunks: Iterable[bytes]) -> Generator[ServerEvent]:
-    """Yield the events of the server's streams; a last one that is not ended is dropped."""
+    """Yield the events of the server's streams; a last one that is not ended is dropped.
+
+    Raises `HaloError` for what the server cannot have sent.
+    """
     fields: dict[str, str] = {}
     rest = b""
     for chunk in chunks:
@@ -180,10 +183,19 @@ def read_events(chunks: Iterable[bytes]) -> Generator[ServerEvent]:
             name, _, value = line.decode("utf-8", "replace").partition(": ")
             if name:
                 fields[name] = value
-            elif "event" in fields:
-                data = msgspec.json.decode(fields["data"])
-                yield ServerEvent(event=fields["event"], data=data, id=fields.get("id"))
+            elif not line:
+                if "event" in fields:
+                    yield _event(fields)
                 fields = {}
+
+
+def _event(fields: Mapping[str, str]) -> ServerEvent:
+    try:
+        data = msgspec.json.decode(fields.get("data", ""))
+    except (msgspec.DecodeError, RecursionError) as error:
+        advice = "Look at what is between the server and this program, such as a proxy."
+        raise HaloError("A stream of the server's holds what it has not sent.", advice=advice) from error
+    return ServerEvent(event=fields["event"], data=data, id=fields.get("id"))
 
 
 def rebuild(told: object) -> HaloError:

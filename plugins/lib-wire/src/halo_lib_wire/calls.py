@@ -59,7 +59,8 @@ class CallParts:
         for part in self._parts:
             if not part.name:
                 continue
-            id = part.id if part.id and part.id not in used else self._new_id()
+            id = sound(part.id)
+            id = id if id and id not in used else self._new_id()
             used.add(id)
             calls.append(ToolCall(id, sound(part.name), parse_arguments(part.arguments)))
         return calls

@@ -10,6 +10,7 @@ from email.utils import parsedate_to_datetime
 from halo_kernel import ModelError, ModelErrorKind
 
 from .loose import items, mapping, text
+from .surrogates import sound
 
 _SHOWN = 500
 _OVERFLOW = re.compile(
@@ -145,9 +146,9 @@ def _message(payload: Mapping[str, object]) -> str:
 
 def _words(payload: Mapping[str, object]) -> str:
     error = mapping(payload.get("error")) or payload
-    return " ".join(str(error[name]) for name in ("type", "code") if isinstance(error.get(name), str | int))
+    return sound(" ".join(str(error[name]) for name in ("type", "code") if isinstance(error.get(name), str | int)))
 
 
 def _short(said: str) -> str:
-    said = " ".join(said.split())
+    said = " ".join(sound(said).split())
     return said if len(said) <= _SHOWN else f"{said[:_SHOWN]}…"

@@ -20,7 +20,8 @@ def text(value: object) -> str:
     """Return `value` if it is a string, the joined text parts if it is a list of parts, else an empty string."""
     if isinstance(value, str):
         return value
-    return "".join(text(mapping(part).get("text")) for part in items(value)) if value else ""
+    parts = (mapping(part).get("text") for part in items(value))
+    return "".join(part for part in parts if isinstance(part, str))
 
 
 def number(value: object) -> int:

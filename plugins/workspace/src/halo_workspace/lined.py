@@ -52,7 +52,7 @@ def read_yaml(text: str, path: str) -> tuple[object, Lined]:
         mark = fault.problem_mark or fault.context_mark
         line = int(mark.line) + 1 if mark else 0
         raise BadFile(f"{path}, line {line}: not YAML: {fault.problem}", path=path, line=line) from None
-    except (YAMLError, ValueError) as error:
+    except (YAMLError, AttributeError, LookupError, TypeError, ValueError) as error:  # of tags, too
         raise BadFile(f"{path}: not YAML: {str(error).partition(chr(10))[0]}", path=path) from None
     except (RecursionError, OverflowError):
         raise BadFile(f"{path} is nested too deeply or holds too much", path=path) from None

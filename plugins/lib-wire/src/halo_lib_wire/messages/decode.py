@@ -34,12 +34,12 @@ class _Block:
     def part(self) -> Part | None:
         """Return what the seal has to know of it."""
         if self.kind == "thinking":
-            return Signed(self.chars, self.signature)
+            return Signed(self.chars, sound(self.signature))
         if self.kind == "redacted_thinking":
-            return Redacted(self.data)
+            return Redacted(sound(self.data))
         if self.kind == "text":
             return Said(self.chars)
-        return Called(self.id) if self.kind == "tool_use" else None
+        return Called(sound(self.id)) if self.kind == "tool_use" else None
 
 
 class MessagesDecoder:

@@ -59,7 +59,8 @@ def parse_endpoint(text: str, *, field: str, tails: tuple[str, ...] = (), exampl
 def _parsed(text: str, tails: tuple[str, ...]) -> Endpoint | None:
     try:
         parts = urlsplit(text.strip())
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_one = len(text.split()) == 1  # which `urlsplit` does not ask
+        usable = is_one and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return None
     if not usable:

@@ -159,12 +159,15 @@ def _read(path: Path) -> dict[str, object]:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
+    plain: Any = YAML(typ="safe", pure=True)  # refuses mappings as keys, on which the other spends minutes
     reader: Any = YAML(typ="rt", pure=True)
     try:
-        document: object = reader.load(path.read_text("utf-8"))
+        plain.load(text := path.read_text("utf-8"))
+        document: object = reader.load(text)
+        json.dumps(document, default=str)  # no other keys, and an end
     except (OSError, UnicodeDecodeError) as error:
         raise BadFile(f"{path} cannot be read: {error}", path=str(path)) from error
-    except YAMLError as error:
+    except (YAMLError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:  # of tags, too
         mark: Any = getattr(error, "problem_mark", None)
         line = int(mark.line) + 1 if mark else 0
         problem = getattr(error, "problem", None) or "it cannot be read"

@@ -1,0 +1,1 @@
+"""Made-up requests, schedules and bytes: what nobody thought of, the same ones in every run."""
