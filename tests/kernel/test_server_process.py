@@ -217,6 +217,28 @@ def test_clients_that_read_nothing_hold_up_nothing(start: Callable[..., Server])
     for sock in socks:
         sock.close()
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are counted in /proc")
+def test_clients_that_are_gone_hold_no_descriptor(start: Callable[..., Server]) -> None:
+    """A connection ends with its client: before a question, within an answer and after it."""
+    server = start()
+    place = Path(f"/proc/{server.process.pid}/fd")
+    httpx.get(f"{server.url}/api/health")
+    before = len(os.listdir(place))
+    for _ in range(50):
+        httpx.get(f"{server.url}/api/health")
+        for path in ("/t/endless", "/t/flood"):
+            with open_stream(server, path) as sock:
+                assert sock.recv(15).startswith(b"HTTP/1.1 200")
+        with open_stream(server, "/api/health"):
+            pass
+    end = time.monotonic() + 8  # less than an idle connection is kept for
+    while len(os.listdir(place)) > before + 5:
+        assert time.monotonic() < end, len(os.listdir(place))
+        time.sleep(0.05)
+    server.process.terminate()
+    assert server.end() == (0, "")
+
+
 
 def test_a_deaf_handler_holds_up_nothing(start: Callable[..., Server]) -> None:
     """A handler that ignores its cancel is left behind; the end is within the budget, with 0."""
