@@ -129,6 +129,16 @@ def test_the_descriptor_gets_the_address(start: Callable[..., Server]) -> None:
     assert httpx.get(f"{told.strip()}/api/health").json()["pid"] == server.process.pid
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]"])
+def test_a_damaged_presence_is_none(tmp_path: Path, content: bytes) -> None:
+    """What a server of before left behind damaged is as if there were none."""
+    path = tmp_path / "secrets" / "server.json"
+    path.parent.mkdir()
+    path.write_bytes(content)
+    path.chmod(0o600)
+    assert read_presence(tmp_path) is None
+
+
 def test_the_token_file_is_private_and_goes_with_the_server(start: Callable[..., Server]) -> None:
     """Address and token are in a file that only this user can read; it is gone after a clean end."""
     server = start()
@@ -207,16 +217,6 @@ def test_open_streams_end_cleanly(start: Callable[..., Server]) -> None:
     assert time.monotonic() - began < 3
 
 
-def test_clients_that_read_nothing_hold_up_nothing(start: Callable[..., Server]) -> None:
-    """Floods that nobody reads are cut; the end is within the budget, with 0 and in silence."""
-    server = start()
-    socks = [open_stream(server, "/t/flood") for _ in range(3)]
-    time.sleep(0.5)
-    server.process.terminate()
-    assert server.end() == (0, "")
-    for sock in socks:
-        sock.close()
-
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are counted in /proc")
 def test_clients_that_are_gone_hold_no_descriptor(start: Callable[..., Server]) -> None:
     """A connection ends with its client: before a question, within an answer and after it."""
@@ -238,6 +238,16 @@ def test_clients_that_are_gone_hold_no_descriptor(start: Callable[..., Server]) 
     server.process.terminate()
     assert server.end() == (0, "")
 
+
+def test_clients_that_read_nothing_hold_up_nothing(start: Callable[..., Server]) -> None:
+    """Floods that nobody reads are cut; the end is within the budget, with 0 and in silence."""
+    server = start()
+    socks = [open_stream(server, "/t/flood") for _ in range(3)]
+    time.sleep(0.5)
+    server.process.terminate()
+    assert server.end() == (0, "")
+    for sock in socks:
+        sock.close()
 
 
 def test_a_deaf_handler_holds_up_nothing(start: Callable[..., Server]) -> None:
