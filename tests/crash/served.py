@@ -10,29 +10,41 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-READY_SECONDS = 30.0
+READY_SECONDS = 60.0
 
 
 class Served:
     """One home and the server process that serves it, if it runs."""
 
-    def __init__(self, home: Path, env: Mapping[str, str]) -> None:
+    def __init__(self, home: Path, env: Mapping[str, str], *, prefix: Sequence[str] = ()) -> None:
         self.home = home
+        self._prefix = prefix  # words before the command, such as those that make it another user's
         self.log = home.with_name(f"{home.name}.log")
         self._env = {**os.environ, **env, "HALO_HOME": str(home)}
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
         self.token = ""
 
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Start the server and wait until it is ready."""
+        assert self.try_to_start(), f"the server did not start: {self.log.read_text()[-2000:]}"
+
+    def try_to_start(self) -> bool:
+        """Start the server and wait until it is ready, or has ended."""
         ready, told = os.pipe()
-        command = [sys.executable, "-m", "halo_kernel", "serve", "--port", "0", "--ready-fd", str(told)]
+        words = ["-m", "halo_kernel", "serve", "--port", "0", "--ready-fd", str(told)]
+        command = [*self._prefix, sys.executable, *words]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, env=self._env, pass_fds=(told,), stdout=subprocess.DEVNULL, stderr=log
@@ -41,9 +53,15 @@ class Served:
         with os.fdopen(ready, "rb") as pipe:
             readable, _, _ = select.select([pipe], [], [], READY_SECONDS)
             url = pipe.readline().decode().strip() if readable else ""
-        assert url, f"the server did not start: {self.log.read_text()[-2000:]}"
-        presence = json.loads((self.home / "secrets" / "server.json").read_text())
-        self.url, self.token = url, presence["token"]
+        if url:
+            presence = json.loads((self.home / "secrets" / "server.json").read_text())
+            self.url, self.token = url, presence["token"]
+        return bool(url)
+
+    def code(self) -> int:
+        """Wait for its end by itself and return its exit code."""
+        assert self._process is not None
+        return self._process.wait(20)
 
     def kill(self) -> None:
         """End it as a power cut would, as far as a process can tell."""
@@ -65,14 +83,14 @@ class Served:
     def call(
         self, method: str, path: str, body: object = None, *, timeout: float = 10.0, key: str = ""
     ) -> tuple[int, Any]:
-        """Make one request; return status and decoded answer. Raises `OSError` or `HTTPException` when it is cut."""
+        """Return status and decoded answer (None: it has none). Raises `OSError` or `HTTPException` when it is cut."""
         parts = urlsplit(self.url)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
         try:
             raw = None if body is None else json.dumps(body).encode()
             connection.request(method, path, raw, self._headers(key))
             response = connection.getresponse()
-            return response.status, json.loads(response.read())
+            return response.status, json.loads(response.read() or b"null")
         finally:
             connection.close()
 

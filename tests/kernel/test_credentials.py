@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from halo_kernel import OPERATOR, LockedOut, Principal, Unauthorized, WrongCredentials
-from halo_kernel.credentials import COOKIE_LIFE, LINK_LIFE, LOCK_SECONDS, Attempts, Cookies, Credentials, Links
+from halo_kernel.credentials import (
+    COOKIE_LIFE,
+    LINK_LIFE,
+    LOCK_SECONDS,
+    Attempts,
+    Cookies,
+    Credentials,
+    Links,
+    make_credentials,
+)
 from halo_kernel.testing import VirtualClock
 
 KEY = bytes(range(32))
@@ -66,6 +76,18 @@ def test_a_changed_cookie_is_none(data: st.DataObject) -> None:
 def test_another_key_reads_nothing(clock: VirtualClock) -> None:
     """A cookie of another home is none of ours."""
     assert Cookies(b"x" * 32, clock).read(Cookies(KEY, clock).sign(OPERATOR)) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"ab" * 16, b"zz" * 32, b"\xff" * 64, b"\0" * 64])
+def test_a_key_that_is_none_is_made_anew(tmp_path: Path, clock: VirtualClock, content: bytes) -> None:
+    """A damaged key of cookies stops no server: a new one is kept, by which older cookies are none."""
+    path = tmp_path / "secrets" / "cookie.key"
+    path.parent.mkdir(mode=0o700)
+    path.write_bytes(content)
+    path.chmod(0o600)
+    value = make_credentials(tmp_path, clock).cookies.sign(OPERATOR)
+    assert len(bytes.fromhex(path.read_text())) == 32
+    assert make_credentials(tmp_path, clock).cookies.read(value) is not None, "it outlives the server"
 
 
 def test_a_cookie_without_our_claims_is_none(clock: VirtualClock) -> None:

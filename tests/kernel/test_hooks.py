@@ -19,6 +19,7 @@ from halo_kernel import (
     Principal,
     Section,
     Session,
+    StorageUnavailable,
     WorkspaceInfo,
     WrongCredentials,
     hook,
@@ -466,6 +467,17 @@ async def test_guard_without_denial_permits(bench: Bench) -> None:
     """All saying nothing is permission."""
     hooks = bench.add(a=judges(None), b=judges(None))
     assert await hooks.guard(hookspecs.authorize_tool, call=CALL) is None
+
+
+async def test_a_failing_guard_names_the_way_back(bench: Bench) -> None:
+    """What a person can do about a guard's failure is in the denial."""
+
+    async def authorize_tool() -> None:
+        raise StorageUnavailable("The database x.db is damaged.", advice="Restore it.")
+
+    denial = await bench.add(bad=plugin("authorize_tool", authorize_tool)).guard(hookspecs.authorize_tool, call=CALL)
+    assert denial is not None
+    assert denial.reason.endswith("The database x.db is damaged. Restore it.")
 
 
 @pytest.mark.parametrize("name", ASYNC_BROKEN)

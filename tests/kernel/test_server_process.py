@@ -130,6 +130,16 @@ def test_the_descriptor_gets_the_address(start: Callable[..., Server]) -> None:
     assert httpx.get(f"{told.strip()}/api/health").json()["pid"] == server.process.pid
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]"])
+def test_a_damaged_presence_is_none(tmp_path: Path, content: bytes) -> None:
+    """What a server of before left behind damaged is as if there were none."""
+    path = tmp_path / "secrets" / "server.json"
+    path.parent.mkdir()
+    path.write_bytes(content)
+    path.chmod(0o600)
+    assert read_presence(tmp_path) is None
+
+
 def test_the_token_file_is_private_and_goes_with_the_server(start: Callable[..., Server]) -> None:
     """Address and token are in a file that only this user can read; it is gone after a clean end."""
     server = start()
@@ -206,6 +216,28 @@ def test_open_streams_end_cleanly(start: Callable[..., Server]) -> None:
         sock.close()
     assert server.end() == (0, "")
     assert time.monotonic() - began < 3
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are counted in /proc")
+def test_clients_that_are_gone_hold_no_descriptor(start: Callable[..., Server]) -> None:
+    """A connection ends with its client: before a question, within an answer and after it."""
+    server = start()
+    place = Path(f"/proc/{server.process.pid}/fd")
+    httpx.get(f"{server.url}/api/health")
+    before = len(os.listdir(place))
+    for _ in range(50):
+        httpx.get(f"{server.url}/api/health")
+        for path in ("/t/endless", "/t/flood"):
+            with open_stream(server, path) as sock:
+                assert sock.recv(15).startswith(b"HTTP/1.1 200")
+        with open_stream(server, "/api/health"):
+            pass
+    end = time.monotonic() + 8  # less than an idle connection is kept for
+    while len(os.listdir(place)) > before + 5:
+        assert time.monotonic() < end, len(os.listdir(place))
+        time.sleep(0.05)
+    server.process.terminate()
+    assert server.end() == (0, "")
 
 
 def test_clients_that_read_nothing_hold_up_nothing(start: Callable[..., Server]) -> None:

@@ -64,3 +64,4 @@ def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
         with pytest.raises(BadFile, match="cannot be read") as raised:
             SettingsFile.read(found)
         assert raised.value.path == str(found)
+        assert raised.value.advice == "mend or restore it"

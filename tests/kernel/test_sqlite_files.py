@@ -37,6 +37,15 @@ async def folder(tmp_path: Path) -> AsyncIterator[Path]:
     await database.close()
 
 
+async def test_a_wal_without_its_database_is_kept(tmp_path: Path) -> None:
+    """Where a database is gone but its -wal is there, which SQLite would empty, both stay as they are."""
+    (tmp_path / "halo.db-wal").write_bytes(b"commits")
+    with pytest.raises(StorageUnavailable, match="is gone, but not its -wal") as raised:
+        await _open(tmp_path)
+    assert "halo backup restore" in raised.value.advice
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("halo.db-wal", b"commits")]
+
+
 NAMES = ["halo.db", "halo.db-wal", "halo.db-shm"]
 
 

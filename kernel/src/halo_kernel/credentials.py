@@ -141,12 +141,12 @@ class Credentials:
 
 def make_credentials(home: Path, clock: Clock) -> Credentials:
     """Return credentials with a new local token; the key of a home's cookies is made once and outlives the server."""
-    path = home / "secrets" / "cookie.key"
-    text = (read_secret(path) or "").strip()
-    if len(text) != 2 * _KEY_BYTES:
-        text = secrets.token_hex(_KEY_BYTES)
-        write_secret(path, text + "\n")
-    return Credentials(bytes.fromhex(text), clock)
+    path, key = home / "secrets" / "cookie.key", b""
+    with suppress(ValueError):  # what is there is none
+        key = bytes.fromhex(read_secret(path) or "")
+    if len(key) != _KEY_BYTES:
+        write_secret(path, (key := secrets.token_bytes(_KEY_BYTES)).hex() + "\n")
+    return Credentials(key, clock)
 
 
 def _digest(token: str) -> bytes:

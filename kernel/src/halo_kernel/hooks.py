@@ -190,7 +190,7 @@ class Hooks:
         """Ask all plugins; return the first denial by name, else a failure as one, else a question, else None."""
         answers = await self._ask_all(self._calls(spec, args, kwargs), self.budget)
         verdicts: list[Denial | Question] = [answer for answer in answers if isinstance(answer, Denial)]
-        verdicts += [Denial(f"refused because {failure.message}") for failure in self._blame(answers)]
+        verdicts += [Denial(f"refused because {each.message} {each.advice}".strip()) for each in self._blame(answers)]
         verdicts += [answer for answer in answers if isinstance(answer, Question)]
         return verdicts[0] if verdicts else None
 

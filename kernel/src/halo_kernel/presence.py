@@ -40,7 +40,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_presence(home: Path) -> Presence | None:
     """Return what the last server of this home wrote, or None; it may have died since."""
-    with suppress(msgspec.DecodeError):
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
         return msgspec.json.decode(read_secret(home / _FILE) or "", type=Presence)
     return None
 
@@ -66,10 +66,10 @@ def sole_server(home: Path) -> Generator[None]:
         try:
             stack.enter_context(locked(home / _LOCK, patience=_PATIENCE))
         except BlockingIOError as error:
-            url = presence.url if (presence := read_presence(home)) else ""
-            said = f"A server of the home {home} runs already{url and f' at {url}'}."
+            where = f" at {presence.url}, process {presence.pid}" if (presence := read_presence(home)) else ""
+            said = f"A server of the home {home} runs already{where}."
             advice = "Use it, stop it with `halo stop`, or set HALO_HOME to another folder."
-            raise ServerRunning(said, url=url, advice=advice) from error
+            raise ServerRunning(said, url=presence.url if presence else "", advice=advice) from error
         (home / _FILE).unlink(missing_ok=True)
         yield
 

@@ -94,7 +94,7 @@ class Workspaces:
         if name is None:
             agents = [agent for agent in self.agents(workspace) if not agent.internal]
             if not agents:
-                advice = "install the agents that come with Halo: `pip install halo-workspace`"
+                advice = "`pip install halo-workspace` brings some; `halo logs` names those that cannot be read"
                 raise NotFound("there is no agent in this workspace", advice=advice)
             return agents[0]
         if agent := next(filter(None, (source.find(workspace, name) for source in self.sources)), None):

@@ -40,17 +40,14 @@ class EventStream(Response):
     def __init__(self, events: AsyncIterator[ServerEvent], route: Route, kernel: Kernel) -> None:
         self.status_code = 200
         self.init_headers({**DEFAULTS, "x-accel-buffering": "no"})
-        self._events = events
-        self._route = route
-        self._kernel = kernel
+        self._events, self._route, self._kernel = events, route, kernel
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the iterator ends, the client goes or the server stops; the iterator is closed in any case."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         pump = asyncio.create_task(self._pump(send, has_body=scope["method"] != "HEAD"), name="http.stream")
         gone = asyncio.create_task(_gone(receive), name="http.gone")
-        stop = asyncio.create_task(self._kernel.stopping.wait(), name="http.stop")
-        tasks = (pump, gone, stop)
+        tasks = (pump, gone, asyncio.create_task(self._kernel.stopping.wait(), name="http.stop"))
         try:
             while not (await asyncio.wait(tasks, timeout=KEEP_ALIVE, return_when=asyncio.FIRST_COMPLETED))[0]:
                 await _write(send, b": keep-alive\n\n")
@@ -68,6 +65,7 @@ class EventStream(Response):
                 await _write(send, b"retry: 1000\n\n")
                 async for event in self._events:
                     await _write(send, encode(event))
+                    await asyncio.sleep(0)  # a write to a client that is gone waits for nothing, nor may the source
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             if not is_cancel(error):
                 told = shape(known(error, self._route, self._kernel.clock))
@@ -89,5 +87,4 @@ async def _write(send: Send, data: bytes, *, more: bool = True) -> None:
 
 def is_cancel(error: BaseException) -> bool:
     """Tell whether `error` is a cancel that somebody asked for; a plugin's own `CancelledError` is its failure."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+    return isinstance(error, asyncio.CancelledError) and bool((task := asyncio.current_task()) and task.cancelling())

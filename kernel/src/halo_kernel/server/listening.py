@@ -72,17 +72,20 @@ async def serving(
     Leaving sets `stopping` and takes at most `END_SECONDS`: streams end themselves, idle connections are cut, and what
     then still hangs on a client that neither reads nor goes away is left behind.
     """
-    import hypercorn.asyncio
+    import hypercorn.asyncio.run
+    from hypercorn.asyncio.tcp_server import TCPServer
     from hypercorn.config import Config
 
-    config = Config()
-    config.bind = [f"fd://{sock.detach()}"]
-    config.errorlog = logging.getLogger("halo.hypercorn")
-    config.errorlog.setLevel(logging.ERROR)
-    config.include_server_header = False
-    config.graceful_timeout = END_SECONDS / 2
-    config.keep_alive_timeout = 30.0
-    config.root_path = root_path
+    class Connection(TCPServer):
+        async def _read_data(self) -> None:
+            await super()._read_data()
+            await self.idle_task.stop()  # the client is gone: else its descriptor stays as long as an idle one's
+
+    cast("Any", hypercorn.asyncio.run).TCPServer = Connection
+    log = logging.getLogger("halo.hypercorn")
+    log.setLevel(logging.ERROR)
+    config = Config.from_mapping(bind=[f"fd://{sock.detach()}"], errorlog=log, include_server_header=False)
+    config.graceful_timeout, config.keep_alive_timeout, config.root_path = END_SECONDS / 2, 30.0, root_path
     serve: Callable[..., Coroutine[Any, Any, None]] = cast("Any", hypercorn.asyncio).serve
     server = asyncio.create_task(serve(app, config, shutdown_trigger=stopping.wait), name="http.server")
     try:

@@ -28,14 +28,14 @@ class SettingsFile:
     def read(cls, path: Path, *, is_strange: bool = False) -> SettingsFile:
         """Read the file as it is now; one that `is_strange` may come from anybody: no link, no device, not large."""
         try:
-            found = path.lstat()
-            if is_strange and not (stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST):
+            if is_strange and not (stat.S_ISREG((found := path.lstat()).st_mode) and found.st_size <= LARGEST):
                 raise BadFile(f"{path} must be a file, not a link, of at most {LARGEST} bytes", path=str(path))
             return cls(path, path.read_bytes().decode())
         except FileNotFoundError:
             return cls(path, "")
         except (OSError, UnicodeDecodeError) as error:
-            raise BadFile(f"{path} cannot be read: {error}", path=str(path)) from error
+            why = getattr(error, "strerror", "it is not UTF-8 text")
+            raise BadFile(f"{path} cannot be read: {why}", path=str(path), advice="mend or restore it") from error
 
     def line(self, key: str) -> int:
         """Return the line, from 1, of the deepest part of a dotted key that is in the file, or 0."""

@@ -22,6 +22,7 @@ _ROOM = 65_536
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _OTHERS = "See which process has it open; on a network file system only one can have it."
 _OWNER = "Check the owner and the permissions of the file and its folder."
+_RESTORE = "Restore it with `halo backup restore`, or move its files away."
 _FAILURES: dict[type[Exception], tuple[str, str]] = {
     apsw.BusyError: ("is in use by another process and did not become free", _OTHERS),
     apsw.ProtocolError: ("cannot be locked", _OTHERS),
@@ -29,8 +30,8 @@ _FAILURES: dict[type[Exception], tuple[str, str]] = {
     apsw.IOError: ("cannot be read or written: the disk reported an error", ""),
     apsw.ReadOnlyError: ("is not writable", _OWNER),
     apsw.CantOpenError: ("cannot be opened", _OWNER),
-    apsw.CorruptError: ("is damaged", "Restore it from a backup."),
-    apsw.NotADBError: ("is not a database", "Restore it from a backup, or move it away."),
+    apsw.CorruptError: ("is damaged", _RESTORE),
+    apsw.NotADBError: ("is not a database", _RESTORE),
 }
 FAILURES = tuple(_FAILURES)
 
@@ -53,7 +54,9 @@ def prepare(place: Place) -> Path:
     try:
         path.parent.mkdir(mode=0o700 if secret else 0o777, parents=True, exist_ok=True)
         if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise StorageUnavailable(f"{path} is a link or no file; a database is opened only where it lies.")
+            raise StorageUnavailable(f"{path} is a link or no file; move it away, and restore the database.")
+        if not path.exists() and os.path.exists(f"{path}-wal"):  # which SQLite would empty
+            raise StorageUnavailable(f"The database {path} is gone, but not its -wal.", advice=_RESTORE)
         with suppress(FileExistsError):  # an existing file may be open here: no descriptor of it is closed
             path.touch(0o600, exist_ok=False)
         if secret:
@@ -67,8 +70,7 @@ def prepare(place: Place) -> Path:
 def identity(path: str | Path | int) -> tuple[int, int] | None:
     """Return (device, inode) of what a path or descriptor leads to, None when there is nothing."""
     with suppress(OSError, ValueError):
-        found = os.stat(path)
-        return found.st_dev, found.st_ino
+        return (found := os.stat(path)).st_dev, found.st_ino
     return None
 
 
@@ -79,9 +81,7 @@ def is_own_file(path: str | Path | int) -> bool:
     included, whether they exist at this moment or not.
     """
     names = [name + suffix for name in set(OPEN) for suffix in ("", "-wal", "-shm", "-journal")]
-    wanted = identity(path)
-    if wanted is not None:
+    if (wanted := identity(path)) is not None:
         return any(identity(name) == wanted for name in names)
-    if isinstance(path, int) or "\0" in str(path):
-        return False
-    return os.path.realpath(path).casefold() in map(str.casefold, names)
+    name = "" if isinstance(path, int) else str(path)
+    return "\0" not in name and os.path.realpath(name).casefold() in map(str.casefold, names)
