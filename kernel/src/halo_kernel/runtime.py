@@ -128,13 +128,6 @@ class Kernel:
             raise
         return kernel
 
-    @property
-    def pages(self) -> Mapping[str, str]:
-        """The first page of every plugin that has one, by plugin."""
-        return {
-            row.name: row.pages[0] for row in self.plugins.list() if row.pages and row.state in ("loaded", "degraded")
-        }
-
     async def _compose(self, embedded: bool) -> None:
         settings, hooks = self.settings, self.hooks
         engines = await hooks.gather(hookspecs.provide_storage, settings=settings)
@@ -276,8 +269,8 @@ class Kernel:
 
     async def _serve(self, hooks: Hooks) -> None:
         for plugin, service in await hooks.gather(hookspecs.provide_services, host=self.host):
-            blame = partial(self._blame, plugin, "provide_services", f"its service {service.name} failed")
-            self.supervisor.keep(f"{plugin}: {service.name}", service.run, failed=blame)
+            failed = partial(self._service_failed, plugin, service.name)
+            self.supervisor.keep(f"{plugin}: {service.name}", service.run, failed)
 
     async def reload(self, name: str) -> Plugin:
         """Swap a plugin for a new import of it while no turn runs; when that fails, the former one goes on.
@@ -374,8 +367,8 @@ class Kernel:
     def _folder(self, workspace: str) -> Path:
         return Path(self.workspaces.seats[workspace].workspace.path)
 
-    def _blame(self, plugin: str, hook: str, what: str, error: Exception) -> None:
-        self._failed(PluginFailed(f"{what}: {error!r}", plugin=plugin, hook=hook))
+    def _service_failed(self, plugin: str, service: str, error: Exception) -> None:
+        self._failed(PluginFailed(f"its service {service} failed: {error!r}", plugin=plugin, hook="provide_services"))
 
     def _failed(self, failure: PluginFailed) -> None:
         self.plugins.degrade(failure)

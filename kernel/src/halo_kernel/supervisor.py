@@ -11,6 +11,7 @@ from .contracts import Bell
 from .log import logger
 
 T = TypeVar("T")
+Told = Callable[[Exception], object]
 
 _END_SECONDS = 3.0
 _FIRST_WAIT = 1.0
@@ -85,22 +86,36 @@ def _forget(task: asyncio.Task[Any]) -> None:
         task.exception()  # retrieved, so that asyncio does not log it
 
 
+def _ended(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger("supervisor").error("background task failed", task=task.get_name(), error=repr(error))
+
+
+class Tasks(set[asyncio.Task[Any]]):
+    """Tasks that have not ended."""
+
+    def track(self, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
+        """Run `work`; whoever waits for it has its error."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self.add(task)
+        task.add_done_callback(self.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
+
+
 class Supervisor:
     """Owns tasks nobody waits for."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run `work` as the task `name`."""
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task = self._tasks.track(work, name)
+        task.add_done_callback(_ended)
         return task
 
-    def keep(
-        self, name: str, work: Callable[[], Awaitable[None]], *, failed: Callable[[Exception], object] = repr
-    ) -> asyncio.Task[None]:
+    def keep(self, name: str, work: Callable[[], Awaitable[None]], failed: Told = repr) -> asyncio.Task[None]:
         """Run `work` as the task `name`, again whenever it `failed`, after a wait that doubles up to a minute."""
 
         async def kept() -> None:
@@ -118,11 +133,6 @@ class Supervisor:
                 wait = _FIRST_WAIT if clock() - began > 2 * _LONGEST_WAIT else min(2 * wait, _LONGEST_WAIT)
 
         return self.spawn(name, kept())
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger("supervisor").error("background task failed", task=task.get_name(), error=repr(error))
 
     async def close(self, prefix: str = "") -> None:
         """Cancel what runs under names that begin with `prefix`; what is deaf is left behind by name after 3 s."""

@@ -129,9 +129,10 @@ class System:
 
     async def front(self, exchange: Exchange) -> Reply:
         """Go to the page that the setting `server.home` names, else to `admin`, else to `web`."""
+        rows = {row.name: row for row in self.kernel.plugins.list() if row.pages}
         for name in (self._server().home, "admin", "web"):
-            if page := self.kernel.pages.get(name):
-                return self._go(page)
+            if name in rows and rows[name].state in ("loaded", "degraded"):
+                return self._go(rows[name].pages[0])
         raise NotFound("No plugin with a page is loaded.", advice="Install one: `pip install halo-web`.")
 
     def _go(self, target: str, signed_in: Principal | None = None) -> Reply:

@@ -23,13 +23,13 @@ from ..questions import supersede
 from ..recovery import recover_tree, withdraw_message
 from ..repair import Shown
 from ..scopes import Scope
+from ..supervisor import Tasks
 from ..turns import Desk, Turn, complete, usage_of
 from . import rows
 from .commands import carry_out, is_command
 from .duty import Duty, find_duty
 from .prompts import Prompt, Prompts
 from .seat import Seat
-from .writes import Writes
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class LiveSession:
         self._turn: Turn | None = None
         self._stirred = asyncio.Event()
         self._prompts = Prompts(seat.database)
-        self.writes = Writes()
+        self.writes = Tasks()
         self._still = asyncio.Lock()  # held while turns run, or while the journal is rewritten
         self._keep_at = 0
         self._known = 0  # the journal is in the history up to here

@@ -261,7 +261,7 @@ class Turn:
             wanted = await desk.place.hooks.gather(hookspecs.extend_turn, turn=self.told, session=desk.session)
             self.extensions = Extensions(wanted=wanted)
         more, access, cap = self.extensions, self.rows[0].access, desk.place.limits.max_queue_size
-        now = desk.place.clock.now()  # of the end and of the replies that are owed by it alike: `erase` finds these so
+        now = desk.place.clock.now()  # of the end and of what is owed by it alike: so `erase` finds the replies
 
         def write(tx: Tx) -> Sequence[records.Body]:
             if newer and not are_waiting(tx, newer):
