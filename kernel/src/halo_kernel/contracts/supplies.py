@@ -25,14 +25,13 @@ class Door(Protocol):
 
 
 class Channel(Protocol):
-    """Brings messages of one `type` in, by the transport of its platform; its dispatcher of that kind carries answers.
-
-    An account whose platform has not been heard for `silence` seconds is not ready; None where it may say nothing for
-    ever, as for a channel that listens.
-    """
+    """Brings messages of one `type` in, by the transport of its platform; its dispatcher of that kind carries answers."""
 
     type: str
-    silence: float | None
+
+    @property
+    def silence(self) -> float | None:
+        """After how many seconds without a word of its platform an account is not ready; None for one that listens."""
 
     async def run(self, account: records.Account, door: Door) -> None:
         """Receive for one account until cancelled, closing the former connection before each new one.

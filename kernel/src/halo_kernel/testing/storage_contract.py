@@ -4,56 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import stat
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from ..contracts import Bell, Database, Migration, Place, Row, Storage, Tx
 from ..errors import BadInput, ConstraintFailed, LeaseHeld, LeaseLost, NewerData, StorageUnavailable
+from .files_contract import FIRST, FilesContract, keys, put
 
 _SECONDS = 10.0
-_FIRST = Migration(
-    version=1,
-    sql="""
-CREATE TABLE notes(key TEXT PRIMARY KEY, value TEXT, number INTEGER, share REAL);
-CREATE TABLE tasks(id INTEGER PRIMARY KEY, name TEXT NOT NULL, state TEXT NOT NULL);
-CREATE UNIQUE INDEX tasks_open ON tasks(name) WHERE state = 'open';
-CREATE TABLE parts(
-    task INTEGER REFERENCES tasks(id), later INTEGER REFERENCES tasks(id) DEFERRABLE INITIALLY DEFERRED,
-    size INTEGER CHECK (size > 0)
-);
-""",
-)
 _SECOND = Migration(version=2, sql="ALTER TABLE notes ADD COLUMN more TEXT NOT NULL DEFAULT 'none'")
 _THIRD = Migration(version=5, sql="UPDATE notes SET more = 'third'", min_reader=5)
-
-
-def put(key: str, value: str | None = None) -> Callable[[Tx], str]:
-    """Return a function that writes one note and returns its key."""
-
-    def write(tx: Tx) -> str:
-        tx.execute("INSERT INTO notes(key, value) VALUES (?, ?)", (key, value))
-        return key
-
-    return write
-
-
-def keys(tx: Tx) -> list[str]:
-    """Return the keys of all notes, in order."""
-    return [str(row[0]) for row in tx.execute("SELECT key FROM notes ORDER BY key")]
 
 
 def nothing(tx: Tx) -> None:
     """Do nothing: who waits for it has everything before it done."""
 
 
-class StorageContract:
+class StorageContract(FilesContract):
     """Tests for one storage engine. A subclass gives the engine, and a place that is new for each test::
 
         class TestMine(StorageContract):
@@ -70,21 +41,10 @@ class StorageContract:
     """
 
     @asynccontextmanager
-    async def opened(
-        self, storage: Storage, place: Place, migrations: Sequence[Migration] = (_FIRST,)
-    ) -> AsyncGenerator[Database]:
-        """Open the place for a while."""
-        database = await storage.open(place, migrations)
-        try:
-            yield database
-        finally:
-            await database.close()
-
-    @asynccontextmanager
     async def second(self, storage: Storage, place: Place) -> AsyncGenerator[Database]:
         """Open the place once more, as another process would."""
         try:
-            other = await storage.open(place, [_FIRST])
+            other = await storage.open(place, [FIRST])
         except StorageUnavailable as refused:
             pytest.skip(f"one opening at a time: {refused.message}")
         try:
@@ -116,12 +76,12 @@ class StorageContract:
     @pytest.mark.asyncio
     async def test_migrations_run_once_in_order_of_version(self, storage: Storage, place: Place) -> None:
         """Steps that are missing run by version, however they are listed; a step that ran never runs again."""
-        async with self.opened(storage, place, [_SECOND, _FIRST]) as database:
+        async with self.opened(storage, place, [_SECOND, FIRST]) as database:
             await database.write(put("a"))
-        for migrations in ([_FIRST, _SECOND], [_THIRD, _SECOND, _FIRST], [_FIRST, _SECOND, _THIRD]):
+        for migrations in ([FIRST, _SECOND], [_THIRD, _SECOND, FIRST], [FIRST, _SECOND, _THIRD]):
             async with self.opened(storage, place, migrations) as database:
                 await database.write(lambda tx: tx.execute("UPDATE notes SET value = more"))
-        async with self.opened(storage, place, [_FIRST, _SECOND, _THIRD]) as database:
+        async with self.opened(storage, place, [FIRST, _SECOND, _THIRD]) as database:
             row = await database.read(lambda tx: tx.one("SELECT value, more FROM notes"))
             assert row == ("third", "third"), f"after steps 1, 2 and 5 the note is ('third', 'third'), not {row}"
 
@@ -132,24 +92,24 @@ class StorageContract:
             await database.write(put("a"))
         broken = Migration(version=3, sql="CREATE TABLE more(x TEXT); INSERT INTO nowhere VALUES (1)")
         with pytest.raises(StorageUnavailable, match="3"):
-            await storage.open(place, [_FIRST, _SECOND, broken])
-        async with self.opened(storage, place, [_FIRST, _SECOND]) as database:
+            await storage.open(place, [FIRST, _SECOND, broken])
+        async with self.opened(storage, place, [FIRST, _SECOND]) as database:
             more = await database.read(lambda tx: tx.one("SELECT more FROM notes"))
             assert more == ("none",), "step 2 runs again once step 3 does not stand in the way"
 
     @pytest.mark.asyncio
     async def test_newer_data_is_refused_unchanged(self, storage: Storage, place: Place) -> None:
         """A database whose `min_reader` is beyond the newest known step raises `NewerData`; others open."""
-        async with self.opened(storage, place, [_FIRST, _SECOND]) as database:
+        async with self.opened(storage, place, [FIRST, _SECOND]) as database:
             await database.write(put("a"))
         async with self.opened(storage, place) as database:
             assert await database.read(keys) == ["a"], "version 2 with min_reader 1 opens with step 1 alone"
-        async with self.opened(storage, place, [_FIRST, _SECOND, _THIRD]):
+        async with self.opened(storage, place, [FIRST, _SECOND, _THIRD]):
             pass
         with pytest.raises(NewerData) as refused:
-            await storage.open(place, [_FIRST, _SECOND])
+            await storage.open(place, [FIRST, _SECOND])
         assert refused.value.message and refused.value.advice, "it says what is wrong and what to do"
-        async with self.opened(storage, place, [_FIRST, _SECOND, _THIRD]) as database:
+        async with self.opened(storage, place, [FIRST, _SECOND, _THIRD]) as database:
             assert await database.read(keys) == ["a"], "refusing it changed it"
 
     # Writing and reading
@@ -287,7 +247,7 @@ class StorageContract:
     @pytest.mark.asyncio
     async def test_closing_finishes_and_refuses(self, storage: Storage, place: Place) -> None:
         """Closing waits for what was accepted, is harmless twice, and everything after it is refused."""
-        database = await storage.open(place, [_FIRST])
+        database = await storage.open(place, [FIRST])
         writes = [asyncio.ensure_future(database.write(put(f"{number}"))) for number in range(20)]
         await asyncio.sleep(0)
         await database.close()
@@ -482,71 +442,6 @@ class StorageContract:
             await _rings(bell, "after another one committed and notified the topic")
             bell.close()
 
-    # Files
-
-    @pytest.mark.asyncio
-    async def test_it_knows_its_own_files(self, storage: Storage, place: Place, tmp_path: Path) -> None:
-        """`owns` says yes for every file of an open database that this process holds open, and no for others."""
-        (tmp_path / "notes.txt").write_text("mine")
-        async with self.opened(storage, place) as database:
-            await database.write(put("a"))
-            for other in (
-                str(tmp_path / "notes.txt"),
-                str(tmp_path / "missing" / "file"),
-                str(tmp_path),
-                "",
-                "a\0b",
-                -1,
-            ):
-                assert storage.owns(other) is False, f"{other!r} is no file of the engine's"
-            for path in _held_open(place.directory):
-                assert storage.owns(path), f"{path} is open here: closing a second descriptor of it drops its locks"
-
-    @pytest.mark.asyncio
-    async def test_a_backup_is_a_private_file(self, storage: Storage, place: Place, tmp_path: Path) -> None:
-        """A backup is one file of its owner's alone, in the place of what was there, of a closed database too."""
-        target, told = tmp_path / "copy", list[tuple[int, int]]()
-        target.write_text("older")
-        async with self.opened(storage, place) as database:
-            for number in range(200):
-                await database.write(put(f"{number:03}", "x" * 20_000))
-            await database.backup(target, progress=lambda done, total: told.append((done, total)))
-            await asyncio.sleep(0)
-            assert target.stat().st_size > 1000, "the backup is empty, or the older file is still there"
-            assert stat.S_IMODE(target.stat().st_mode) == 0o600 or os.name != "posix", "a backup is 0600"
-            assert all(0 <= done <= total for done, total in told), f"progress is how much of how much: {told}"
-            assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {"copy"}, "nothing is left beside it"
-            await database.write(put("after"))
-        await storage.copy(place, target)
-        assert target.stat().st_size > 200 * 20_000, "a database that is not open is copied whole"
-
-    @pytest.mark.asyncio
-    async def test_what_was_scrubbed_is_in_no_backup(self, storage: Storage, place: Place, tmp_path: Path) -> None:
-        """After `scrub` nothing of what was deleted or overwritten can be found in what the database leaves behind."""
-        path = tmp_path / "copy.db"
-        async with self.opened(storage, place) as database:
-            for number in range(200):
-                await database.write(put(f"key{number}", f"a word that is gone {number}"))
-            await database.write(lambda tx: tx.one("UPDATE notes SET value = 'another' WHERE key < 'key5'"))
-            await database.write(lambda tx: tx.one("DELETE FROM notes WHERE key >= 'key5'"))
-            await database.scrub()
-            await database.backup(path)
-            assert b"a word that is gone" not in path.read_bytes(), "what was deleted and scrubbed lies in a backup"
-            assert len(await database.read(keys)) > 0, "what was not deleted is gone"
-
-    @pytest.mark.asyncio
-    async def test_a_backup_over_its_own_files_is_refused(self, storage: Storage, place: Place) -> None:
-        """A path that is one of the engine's own is `BadInput` of the field `path`, and nothing is changed."""
-        async with self.opened(storage, place) as database:
-            await database.write(put("a"))
-            for path in _held_open(place.directory):
-                with pytest.raises(BadInput) as refused:
-                    await database.backup(Path(path))
-                assert refused.value.field == "path", f"the error names the field `path`, not {refused.value.field!r}"
-            with pytest.raises((BadInput, StorageUnavailable)):
-                await database.backup(place.directory / "no such folder" / "copy")
-            assert await database.read(keys) == ["a"], "a backup that was refused changed the database"
-
 
 async def _quiet(*bells: Bell) -> None:
     """Wait until what an engine rings for at the beginning is over."""
@@ -561,12 +456,3 @@ async def _rings(bell: Bell, when: str) -> None:
         await asyncio.wait_for(bell.wait(), _SECONDS)
     except TimeoutError:
         raise AssertionError(f"a bell did not ring within {_SECONDS:g} s {when}") from None
-
-
-def _held_open(folder: Path) -> list[str]:
-    """Return the files below a folder that this process has open; none where the system does not tell."""
-    found: set[str] = set()
-    for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
-        with suppress(OSError):
-            found.add(os.readlink(f"/proc/self/fd/{name}"))
-    return sorted(path for path in found if Path(path).is_relative_to(folder.resolve()) and os.path.isfile(path))
