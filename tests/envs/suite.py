@@ -1,16 +1,25 @@
 """Run one folder of tests for a tox environment: `suite.py FOLDER|plugin-NAME [pytest arguments]`.
 
-A folder without tests says so and passes. Results go to `HALO_RESULTS/<environment>.xml`, which `summary.py` adds up.
+A folder without tests says so and passes. Two processes share the tests. The kernel's write to memory where there is
+room, for what they show does not depend on the disk. Results go to `HALO_RESULTS/<environment>.xml`, which
+`summary.py` adds up.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+SHARED = ("--numprocesses", "2")
+MEMORY = Path("/dev/shm")
+ROOM = 4 * 1024**3  # bytes
 
 
 def main(target: str, *arguments: str) -> int:
@@ -20,8 +29,20 @@ def main(target: str, *arguments: str) -> int:
         return 0
     name = os.environ.get("TOX_ENV_NAME", folder.name)
     results = Path(os.environ.get("HALO_RESULTS", ROOT / ".tox" / "results")) / f"{name}.xml"
-    command = [sys.executable, "-m", "pytest", str(folder), f"--junitxml={results}", *arguments]
-    return subprocess.call(command, cwd=ROOT)
+    command = [sys.executable, "-m", "pytest", str(folder), f"--junitxml={results}", *SHARED, *arguments]
+    with scratch(in_memory=folder == Path("tests/kernel")) as variables:
+        return subprocess.call(command, cwd=ROOT, env={**os.environ, **variables})
+
+
+@contextmanager
+def scratch(*, in_memory: bool) -> Generator[dict[str, str]]:
+    """Give the variables that say where tests write, for as long as they run."""
+    if in_memory and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
+        with tempfile.TemporaryDirectory(prefix="halo-tests-", dir=MEMORY) as folder:
+            os.chmod(folder, 0o755)  # some tests are other users
+            yield {"TMPDIR": folder}
+    else:
+        yield {}
 
 
 if __name__ == "__main__":

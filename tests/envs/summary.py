@@ -1,4 +1,4 @@
-"""Add up the results that tox environments left: `summary.py FOLDER`. The last line is the sum of all."""
+"""Add up the results that tox environments left: `summary.py FOLDER`, with what each took. The last line is all."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from xml.etree import ElementTree
 COUNTS = ("passed", "failed", "skipped")
 
 
-def counts(report: Path) -> dict[str, int]:
-    """Count one JUnit report's tests; an error in a fixture is a failure."""
+def counts(report: Path) -> tuple[dict[str, int], float]:
+    """Count one JUnit report's tests, and return the seconds that they took; an error in a fixture is a failure."""
     suite = ElementTree.parse(report).getroot().find("testsuite")
     if suite is None:
         raise SystemExit(f"{report}: no testsuite in it")
     tests, failures, errors, skipped = (int(suite.get(key, "0")) for key in ("tests", "failures", "errors", "skipped"))
-    return {"passed": tests - failures - errors - skipped, "failed": failures + errors, "skipped": skipped}
+    found = {"passed": tests - failures - errors - skipped, "failed": failures + errors, "skipped": skipped}
+    return found, float(suite.get("time", "0"))
 
 
 def line(found: dict[str, int]) -> str:
@@ -23,11 +24,13 @@ def line(found: dict[str, int]) -> str:
 
 
 def main(folder: str) -> None:
-    total = dict.fromkeys(COUNTS, 0)
+    total, whole = dict.fromkeys(COUNTS, 0), 0.0
     for report in sorted(Path(folder).glob("*.xml")):
-        found = counts(report)
+        found, seconds = counts(report)
+        whole += seconds
         total = {key: total[key] + found[key] for key in COUNTS}
-        print(f"{report.stem}: {line(found)}")
+        print(f"{report.stem}: {line(found)} in {seconds:.0f} s")
+    print(f"all of them took {whole:.0f} s")
     print(line(total))
 
 

@@ -49,6 +49,8 @@ from halo_kernel.testing import (
     running_kernel,
 )
 
+pytestmark = pytest.mark.thorough
+
 SESSIONS = 3
 
 

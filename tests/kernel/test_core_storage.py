@@ -36,6 +36,8 @@ from halo_kernel.testing import (
     running_kernel,
 )
 
+pytestmark = pytest.mark.thorough
+
 Before = Callable[[Place, int], Callable[[Tx], object] | None]
 WRITES = 11  # of the turn below, the acceptance of its message included
 

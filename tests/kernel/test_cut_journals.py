@@ -72,6 +72,8 @@ from halo_kernel.testing.anthropic_rules import complaint as refused_by_messages
 from halo_kernel.testing.anthropic_rules import signed
 from halo_kernel.testing.openai_rules import complaint as refused_by_chat
 
+pytestmark = pytest.mark.thorough
+
 Fold = TypeVar("Fold", History, View)
 AGENT = Principal(name="session:x", kind="agent")
 

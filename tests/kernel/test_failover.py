@@ -49,6 +49,8 @@ from halo_kernel.testing import (
     until,
 )
 
+pytestmark = pytest.mark.thorough
+
 IDLE = 0.05
 FAULTS: Mapping[str, Callable[[], Any]] = {
     "429": lambda: Fail("throttle", retry_after=None),

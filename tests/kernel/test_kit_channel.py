@@ -286,6 +286,7 @@ def _fields(part: Part) -> dict[str, Any]:
     return {name: getattr(part, name) for name in part.__struct_fields__}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("channel", "test", "more", "message"),
     [

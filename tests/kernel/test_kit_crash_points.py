@@ -14,6 +14,8 @@ import pytest
 from halo_kernel import Database, Incoming, InputAdded, Migration, Session, TurnEnded, Tx
 from halo_kernel.testing import CrashPoint, CrashPoints, Workbench, journal, until
 
+pytestmark = pytest.mark.thorough
+
 Work = Callable[[Workbench], Coroutine[Any, Any, None]]
 KEY = "client:1"
 

@@ -408,6 +408,7 @@ async def broken(folder: Path, mail: Mail, test: str, *more: object) -> str:
     return str(caught.value)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("mail", "test", "more", "message"),
     [

@@ -350,6 +350,7 @@ async def broken(folder: Path, make: Callable[[list[str]], object], test: str, *
     return str(caught.value)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("make", "test", "more", "message"),
     [
@@ -393,6 +394,7 @@ async def test_a_broken_service_is_told(
     assert message in await broken(tmp_path, make, test, *more)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("make", "message"),
     [(MarkFirst, "what was owed was lost"), (Twofold, "what was owed once was done 2 times")],

@@ -259,6 +259,7 @@ async def test_messages_that_come_meanwhile_are_answered_by_the_new_one(tmp_path
             assert await seen(session) == f"version {version}"
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(120)
 async def test_a_hundred_reloads_leave_nothing_behind(tmp_path: Path, nest: Nest) -> None:
     """After 100 reloads there are the tasks, threads, routes, modules and watchers of one."""

@@ -191,6 +191,7 @@ def owns_nothing(database: Any) -> Any:
     return database
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("wrong", "test"),
     [
