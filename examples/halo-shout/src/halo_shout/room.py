@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import StreamWriter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
 
@@ -25,7 +25,7 @@ class Room:
         self._here: dict[str, set[StreamWriter]] = {}
 
     @contextmanager
-    def holding(self, name: str, client: StreamWriter) -> Iterator[None]:
+    def holding(self, name: str, client: StreamWriter) -> Generator[None]:
         """Have a client of a name here, and see that it gets what came while none was."""
         self._here.setdefault(name, set()).add(client)
         self._rows.notify(topic(self._account))
