@@ -23,6 +23,15 @@ from halo_kernel import (
     Usage,
 )
 
+KINDS: dict[int, ModelErrorKind] = {
+    401: "account",
+    402: "account",
+    403: "account",
+    408: "server",
+    413: "overflow",
+    429: "throttle",
+}
+
 
 class WireCall(Struct, frozen=True):
     """A tool call; `arguments` may be a text that the model wrote, which need be no JSON."""
@@ -103,14 +112,4 @@ def _arguments(given: Any) -> dict[str, Any]:
 
 def kind_of(status: int) -> ModelErrorKind:
     """Return what an HTTP status means: which ones are tried again is the kernel's matter."""
-    match status:
-        case 401 | 402 | 403:
-            return "account"
-        case 408 | 500 | 502 | 503 | 504:
-            return "server"
-        case 413:
-            return "overflow"
-        case 429:
-            return "throttle"
-        case _:
-            return "refused"
+    return KINDS.get(status, "server" if status >= 500 else "refused")
