@@ -54,7 +54,8 @@ def build() -> None:
 
 def ours(name: str) -> list[str]:
     """List the distribution and those of ours that it or its tests need, itself first."""
-    places = [ROOT / "examples" / name, ROOT / "plugins" / name.removeprefix("halo-"), ROOT / "kernel"]
+    short = name.removeprefix("halo-")
+    places = [ROOT / "examples" / name, ROOT / "plugins" / short, ROOT / short]
     folder = next(place for place in places if place.exists())
     document = tomllib.loads((folder / "pyproject.toml").read_text())
     needs = document["project"]["dependencies"] + document.get("dependency-groups", {}).get("test", [])
