@@ -68,7 +68,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Distribution:
-    """A folder with a pyproject.toml: the kernel, a plugin or a library."""
+    """A folder with a pyproject.toml: the kernel, a plugin, a library or an example."""
 
     folder: Path
 
@@ -87,7 +87,7 @@ class Distribution:
 
     @property
     def is_plugin(self) -> bool:
-        return self.folder.parent.name == "plugins" and not self.is_library
+        return self.folder.parent in (ROOT / "plugins", ROOT / "examples") and not self.is_library
 
     @property
     def is_library(self) -> bool:
@@ -110,18 +110,27 @@ def distributions() -> list[Distribution]:
     return [Distribution(folder) for folder in folders if (folder / "pyproject.toml").exists()]
 
 
+@cache
+def examples() -> list[Distribution]:
+    """List the example plugins, which are no members of the workspace."""
+    return [Distribution(path.parent) for path in sorted((ROOT / "examples").glob("*/pyproject.toml"))]
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give a test one distribution, or one plugin, at a time."""
-    every = distributions()
+    """Give a test one distribution, one plugin or one example at a time; examples are among the others."""
+    every = [*distributions(), *examples()]
     if "distribution" in metafunc.fixturenames:
         metafunc.parametrize("distribution", every, ids=[each.name for each in every])
     if "plugin" in metafunc.fixturenames:
         plugins = [each for each in every if each.is_plugin]
         metafunc.parametrize("plugin", plugins, ids=[each.name for each in plugins])
+    if "example" in metafunc.fixturenames:
+        metafunc.parametrize("example", examples(), ids=[each.name for each in examples()])
 
 
 @pytest.fixture(name="every")
 def every_distribution() -> list[Distribution]:
+    """The members of the workspace."""
     return distributions()
 
 

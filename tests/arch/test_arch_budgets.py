@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 KERNEL_LINES = 8_500
+EXAMPLE_LINES = 250
 MODULE_LINES = 400
 FUNCTION_LINES = 60
 NOT_COUNTED = ("halo_kernel.testing", "halo_kernel.pytest_plugin")
@@ -17,6 +18,11 @@ def test_kernel_is_within_its_budget(every: list[Any]) -> None:
     total = sum(len(module.code_lines) for module in counted)
     print(f"kernel: {total} code lines")
     assert 0 < total <= KERNEL_LINES
+
+
+def test_examples_are_within_their_budget(example: Any) -> None:
+    """An example, which people read whole, has at most 250 code lines."""
+    assert sum(len(module.code_lines) for module in example.modules) <= EXAMPLE_LINES
 
 
 def test_modules_are_within_their_budget(distribution: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -116,7 +117,9 @@ def test_a_plugin_imports_its_own_modules_relatively(plugin: Any) -> None:
 def test_importing_a_plugin_loads_no_sdk(plugin: Any) -> None:
     """Heavy packages are imported at first use, never with the plugin."""
     script = f"import sys, {plugin.package}; print('\\n'.join(sys.modules))"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    env = {**os.environ, "PYTHONPATH": str(plugin.folder / "src")}  # an example is not installed here
+    command = [sys.executable, "-c", script]
+    loaded = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=60)
     assert set(loaded.stdout.split()) & set(LAZY_SDKS) == set()
 
 

@@ -55,7 +55,7 @@ def test_import_contracts_name_every_distribution(every: list[Any], workspace: d
 def test_plugins_say_what_they_are(plugin: Any) -> None:
     """A plugin has one `halo.plugins` entry point, a `halo.toml` and the kernel's range in both places."""
     manifest = tomllib.loads((plugin.folder / "src" / plugin.package / "halo.toml").read_text(encoding="utf-8"))
-    assert plugin.project["entry-points"]["halo.plugins"] == {plugin.folder.name: plugin.package}
+    assert plugin.project["entry-points"]["halo.plugins"] == {plugin.name.removeprefix("halo-"): plugin.package}
     assert f"halo-kernel{manifest['kernel']}" in plugin.project["dependencies"]
 
 

@@ -1,6 +1,7 @@
 """Stands in for pip in the documentation's commands: `installer.py install [-e] NAME[EXTRAS]|FOLDER ...`.
 
-A name must be a distribution of this clone, which is installed, with such extras. A folder is laid out in `SITE`.
+A name must be a distribution of this clone, which is installed, with such extras. A folder is laid out in `SITE`; the
+clone is the folder `./halo`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def lay_out(folder: str, options: tuple[str, ...]) -> str | None:
     """Install a folder with a project, editable if that is wished."""
     editable = ["--editable"] if {"-e", "--editable"} & {*options} else []
     command = ["uv", "pip", "install", "--quiet", "--no-deps", "--python", sys.executable]
-    done = subprocess.run([*command, "--target", os.environ["SITE"], *editable, folder])
+    where = str(ROOT / folder.removeprefix("./halo/")) if folder.startswith("./halo/") else folder
+    done = subprocess.run([*command, "--target", os.environ["SITE"], *editable, where])
     return f"uv ends with {done.returncode}" if done.returncode else None
 
 

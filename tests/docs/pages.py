@@ -40,8 +40,9 @@ class Block:
 
 
 def pages() -> Sequence[Path]:
-    """Return every page, the READMEs of the plugins among them."""
-    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("plugins/*/README.md")]
+    """Return every page, the READMEs of the plugins and examples among them."""
+    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    found += [*ROOT.glob("plugins/*/README.md"), *ROOT.glob("examples/*/README.md")]
     return sorted([*found, ROOT / "kernel" / "README.md"])
 
 

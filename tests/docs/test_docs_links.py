@@ -16,6 +16,7 @@ def pages() -> Iterator[Path]:
     yield from sorted(ROOT.glob("*.md"))
     yield from sorted((ROOT / "docs").rglob("*.md"))
     yield from sorted((ROOT / "plugins").glob("*/README.md"))
+    yield from sorted((ROOT / "examples").glob("*/README.md"))
 
 
 def anchors(page: Path) -> set[str]:

@@ -1,5 +1,6 @@
 """Wheels of every distribution: `wheels.py build` builds them when a source changed, `wheels.py install plugin-NAME`
 installs that one, what it needs of ours, and the test tools into the running environment; all else comes from outside.
+`wheels.py install examples` does so with all examples, and with the command that checks plugins.
 """
 
 from __future__ import annotations
@@ -14,14 +15,20 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+UNPACKED = {"__pycache__", "tests", ".mypy_cache", ".pytest_cache"}
 WHEELS = Path(os.environ.get("HALO_WHEELS", ROOT / ".tox" / "wheels"))
+
+
+def examples() -> list[Path]:
+    """List the folders of the example plugins, which are no members of the workspace."""
+    return sorted(path.parent for path in (ROOT / "examples").glob("*/pyproject.toml"))
 
 
 def sources() -> list[Path]:
     """List the files that wheels are made of."""
     found = [ROOT / "pyproject.toml", ROOT / "README.md"]
-    for project in [ROOT / "kernel", *sorted((ROOT / "plugins").iterdir())]:
-        found += [path for path in sorted(project.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
+    for project in [ROOT / "kernel", *sorted((ROOT / "plugins").iterdir()), *examples()]:
+        found += [path for path in sorted(project.rglob("*")) if path.is_file() and not UNPACKED & {*path.parts}]
     return found
 
 
@@ -38,16 +45,18 @@ def build() -> None:
     if mark.exists() and mark.read_text() == now:
         return
     shutil.rmtree(WHEELS, ignore_errors=True)
-    subprocess.check_call(
-        ["uv", "build", "--quiet", "--all-packages", "--wheel", "--out-dir", str(WHEELS)],
-        cwd=ROOT,
-    )
+    command = ["uv", "build", "--quiet", "--wheel", "--out-dir", str(WHEELS)]
+    subprocess.check_call([*command, "--all-packages"], cwd=ROOT)
+    for example in examples():
+        subprocess.check_call([*command, str(example)], cwd=ROOT)
     mark.write_text(now)
 
 
 def ours(name: str) -> list[str]:
     """List the distribution and those of ours that it or its tests need, itself first."""
-    folder = ROOT / "kernel" if name == "halo-kernel" else ROOT / "plugins" / name.removeprefix("halo-")
+    short = name.removeprefix("halo-")
+    places = [ROOT / "examples" / name, ROOT / "plugins" / short, ROOT / short]
+    folder = next(place for place in places if place.exists())
     document = tomllib.loads((folder / "pyproject.toml").read_text())
     needs = document["project"]["dependencies"] + document.get("dependency-groups", {}).get("test", [])
     names = [re.split(r"[^A-Za-z0-9-]", need, maxsplit=1)[0] for need in needs]
@@ -59,11 +68,18 @@ def ours(name: str) -> list[str]:
 
 
 def install(environment: str) -> None:
-    """Install the wheels of one plugin with the test tools."""
-    names = ours("halo-" + environment.removeprefix("plugin-"))
+    """Install the wheels of one plugin, or of all examples, with the test tools."""
+    if environment == "examples":
+        group, wanted = "examples", [*(each.name for each in examples()), "halo-cli"]
+    else:
+        group, wanted = "test", ["halo-" + environment.removeprefix("plugin-")]
+    names = list(dict.fromkeys(name for each in wanted for name in ours(each)))
     wheels = [str(next(WHEELS.glob(f"{name.replace('-', '_')}-*.whl"))) for name in names]
     print("wheels:", " ".join(names), flush=True)
-    subprocess.check_call(["uv", "pip", "install", "--quiet", "--no-sources", "--group", "test", *wheels], cwd=ROOT)
+    subprocess.check_call(
+        ["uv", "pip", "install", "--quiet", "--no-sources", "--group", group, *wheels],
+        cwd=ROOT,
+    )
 
 
 def main(verb: str, *names: str) -> None:
