@@ -25,7 +25,7 @@ class Door(Protocol):
 
 
 class Channel(Protocol):
-    """Brings messages of one `type` in, by the transport of its platform; its dispatcher of that kind carries answers."""
+    """Brings messages of one `type` in, by the transport of its platform; a dispatcher of that kind carries answers."""
 
     type: str
 
