@@ -322,7 +322,7 @@ async def test_a_broken_channel_is_told(
     message: str,
 ) -> None:
     """A channel that breaks a rule fails that rule's test, with a sentence that says what it does."""
-    for name, seconds in (("_SECONDS", 1.5), ("_FLOOD_SECONDS", 1.5), ("_QUIET_SECONDS", 0.2)):
+    for name, seconds in (("_SECONDS", 1.5), ("_FLOOD_SECONDS", 1.5), ("_QUIET_SECONDS", 0.2), ("_WRONG_SECONDS", 2.0)):
         monkeypatch.setattr(f"halo_kernel.testing.channel_contract.{name}", seconds)
     assert message in await broken(tmp_path, channel(), test, *more)
 

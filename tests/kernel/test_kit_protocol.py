@@ -452,7 +452,8 @@ async def test_a_broken_protocol_is_told(
     message: str,
 ) -> None:
     """A protocol that breaks a rule fails that rule's test, with a sentence that says what it does."""
-    monkeypatch.setattr("halo_kernel.testing.protocol_contract._SECONDS", 3.0)
+    for name, seconds in (("_SECONDS", 3.0), ("_WRONG_SECONDS", 2.0)):
+        monkeypatch.setattr(f"halo_kernel.testing.protocol_contract.{name}", seconds)
     assert message in await broken(tmp_path, mail(), test, *more)
 
 

@@ -389,7 +389,7 @@ async def test_a_broken_service_is_told(
     message: str,
 ) -> None:
     """A service that breaks a rule fails that rule's test, with a sentence that says what it does."""
-    for name, seconds in (("_SECONDS", 2.5), ("_END_SECONDS", 0.5), ("_QUIET_SECONDS", 0.3)):
+    for name, seconds in (("_SECONDS", 2.5), ("_END_SECONDS", 0.5), ("_QUIET_SECONDS", 0.3), ("_WRONG_SECONDS", 2.0)):
         monkeypatch.setattr(f"halo_kernel.testing.service_contract.{name}", seconds)
     assert message in await broken(tmp_path, make, test, *more)
 

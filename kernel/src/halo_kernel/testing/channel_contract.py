@@ -17,13 +17,15 @@ from ..errors import HaloError, StorageUnavailable
 from ..records import Account, Arrival, Guarantee, ModelRequest, Receipt, Text
 from .leaks import LeakGuard
 from .model import Answer, Step
+from .sessions import unless
 from .workbench import Workbench
 
 _SECONDS = 10.0
 _FLOOD_SECONDS = 30.0
 _FLOOD = 100
 _END_SECONDS = 2.0
-_QUIET_SECONDS = 0.4  # in which what should not happen would
+_QUIET_SECONDS = 0.4
+_WRONG_SECONDS = 0.4  # in which what should not happen would
 _STEP = 0.01
 _SLUG = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 
@@ -193,7 +195,7 @@ class ChannelContract:
         async with self.receiving(halo, channel, platform, door):
             await _send(platform, "m1", "hello", chat=self.chats[0])
             await _soon(lambda: door.arrivals, "a message never came to `door.arrive`")
-            await asyncio.sleep(_QUIET_SECONDS)
+            await unless(lambda: platform.acknowledged("m1"), _WRONG_SECONDS)
             assert not platform.acknowledged("m1"), "a message was acknowledged before `door.arrive` had returned"
             door.open.set()
             await _soon(lambda: platform.acknowledged("m1"), "`door.arrive` returned, and nothing was acknowledged")
@@ -209,7 +211,7 @@ class ChannelContract:
         async with self.receiving(halo, channel, platform, door):
             await _send(platform, "m1", "hello", chat=self.chats[0])
             await _soon(lambda: door.arrivals, "a message never came to `door.arrive`")
-            await asyncio.sleep(_QUIET_SECONDS)
+            await unless(lambda: platform.acknowledged("m1"), _WRONG_SECONDS)
             assert not platform.acknowledged("m1"), "a message was acknowledged though `door.arrive` raised"
             door.error = None
             await _send(platform, "m1", "hello", chat=self.chats[0])
@@ -229,7 +231,7 @@ class ChannelContract:
             await _soon(platform.posts, "a message was never answered")
             await _send(platform, "m1", "say hello", chat=self.chats[0])
             await _soon(lambda: platform.acknowledged("m1") >= 3, "a repeat was not acknowledged after the answer")
-            await asyncio.sleep(_QUIET_SECONDS)
+            await unless(lambda: len(platform.posts()) > 1, _WRONG_SECONDS)
             count = len(platform.posts())
             assert count == 1, f"one message that came three times was answered {count} times"
 
@@ -345,7 +347,7 @@ class ChannelContract:
             await platform.silence()
             await asyncio.sleep(_QUIET_SECONDS)
             before = door.heards
-            await asyncio.sleep(3 * _QUIET_SECONDS)
+            await unless(lambda: door.heards > before, 3 * _WRONG_SECONDS)
             more = door.heards - before
             assert not more, f"`door.heard` was called {more} times while the platform said nothing"
 

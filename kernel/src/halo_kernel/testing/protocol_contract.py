@@ -22,13 +22,14 @@ from .leaks import LeakGuard
 from .mangled import last_name, mangled
 from .model import Answer, Hang, Pieces, Step
 from .servers import Front, listening
-from .sessions import journal
+from .sessions import journal, unless
 from .swaps import retire
 from .workbench import Workbench
 
 _SECONDS = 10.0
 _END_SECONDS = 4.0
-_QUIET_SECONDS = 0.3  # in which what should not happen would
+_QUIET_SECONDS = 0.3
+_WRONG_SECONDS = 0.3  # in which what should not happen would
 _STEP = 0.01
 _AT_ONCE = 4
 _PIECES = [f"piece{number} " for number in range(20)]
@@ -280,7 +281,7 @@ class ProtocolContract:
         turns = len(await _ends(session))
         async with served.connection(request) as connection:
             await self._running(session, connection, request, streams)
-        await asyncio.sleep(_QUIET_SECONDS)
+        await unless(lambda: _has_ended(session, turns), _WRONG_SECONDS)
         gone.set()
         await _soon(lambda: _has_ended(session, turns), "a client went away, and its turn never ended")
 

@@ -19,6 +19,7 @@ from .clock import SteppedClock
 from .crashes import CrashPoints
 from .faults import FaultyStorage
 from .leaks import LeakGuard
+from .sessions import unless
 from .swaps import adopt, retire
 from .timers import timers
 from .workbench import Workbench, named
@@ -26,7 +27,8 @@ from .workbench import Workbench, named
 _SECONDS = 10.0
 _START_SECONDS = 1.0
 _END_SECONDS = 2.0
-_QUIET_SECONDS = 0.4  # in which what should not happen would
+_QUIET_SECONDS = 0.4
+_WRONG_SECONDS = 0.4  # in which what should not happen would
 _EARLY = 0.9  # of its interval
 _STEP = 0.02
 _MANY = 5
@@ -163,7 +165,7 @@ class ServiceContract:
             kernel = await self.begin(server, service_env)
             await self.owe(server, "a")
             clock.advance(2 * self.interval)
-            await asyncio.sleep(_QUIET_SECONDS)
+            await unless(lambda: self.done(server), _WRONG_SECONDS)
             assert not await self.done(server), "it works in a kernel that does not serve: begin in `Service.run`"
             began = time.monotonic()
             await kernel.work()
@@ -198,10 +200,10 @@ class ServiceContract:
             await self.serve(server, service_env)
             await asyncio.sleep(_QUIET_SECONDS)
             await self.owe(server, "a")
-            await asyncio.sleep(_QUIET_SECONDS)
+            await unless(lambda: self.done(server), _WRONG_SECONDS)
             assert not await self.done(server), "it was done while the kernel's clock stood still"
             clock.advance(_EARLY * self.interval)
-            await asyncio.sleep(_QUIET_SECONDS)
+            await unless(lambda: self.done(server), _WRONG_SECONDS)
             assert not await self.done(server), f"it was done after {_EARLY * self.interval:g} s of {self.interval:g} s"
             clock.advance((1 - _EARLY) * self.interval + 1.0)
             await asyncio.sleep(_QUIET_SECONDS)

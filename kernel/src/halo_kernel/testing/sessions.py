@@ -36,3 +36,11 @@ async def until(condition: Callable[[], object], seconds: float = 5.0, *, what: 
             return
         await asyncio.sleep(_STEP)
     raise AssertionError(f"{what} did not come to pass within {seconds:g} s")
+
+
+async def unless(seen: Callable[[], object], seconds: float) -> None:
+    """Return after `seconds`, or when `seen` is true, a plain function or one to be awaited: it should not be."""
+    for _ in range(int(seconds / _STEP)):
+        if await given(seen):
+            return
+        await asyncio.sleep(_STEP)
