@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
@@ -71,7 +72,10 @@ def said(thing: object) -> str:
 def short(annotation: object) -> str:
     """Return a type as people write it."""
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    return re.sub(r"\b(?:records|contracts|typing|collections\.abc|msgspec|errors)\.", "", text)
+    text = re.sub(r"Annotated\[([^,]+), Meta\([^)]*\)\]", r"\1", re.sub(r"\bLive(Session)\b", r"\1", text.strip("'")))
+    return re.sub(
+        r"\b(?:records|contracts|typing|collections\.abc|msgspec|errors|builtins|halo_kernel(\.\w+)*)\.", "", text
+    )
 
 
 def hooks(_: str) -> Iterator[str]:
@@ -83,20 +87,29 @@ def hooks(_: str) -> Iterator[str]:
             fails = "the turn ends with an error" if name == "prepare_context" else _WHEN_IT_FAILS[verb]
             colour = "async def" if inspect.iscoroutinefunction(spec) else "def"
             call = f"`{name}({', '.join(signature.parameters)})`"
-            rows.append([call, verb, f"`{colour}`", f"`{short(signature.return_annotation)}`", fails])
-    return table("hook | verb | | result | a plugin that fails", rows)
+            given = ", ".join(f"`{named(each)}`" for each in signature.parameters.values())
+            rows.append([call, verb, f"`{colour}`", given, f"`{short(signature.return_annotation)}`", fails])
+    return table("hook | verb | | its arguments | result | a plugin that fails", rows)
 
 
 def members(name: str) -> Iterator[str]:
-    """The members of what plugins hold or supply."""
-    found = handed_out(name) if name in HANDED_OUT else members_of(getattr(contracts, name))
-    return table("member | ", ([f"`{call}`", what] for call, what in found))
+    """The members of what plugins hold or supply; of what they supply, and of records, its own words first."""
+    if name in HANDED_OUT:
+        yield from table("member | ", ([f"`{call}`", what] for call, what in handed_out(name)))
+        return
+    kind = getattr(contracts, name)
+    yield from ("", said(kind))
+    yield from table("member | ", ([f"`{call}`", what] for call, what in members_of(kind)))
 
 
 def handed_out(name: str) -> Iterator[tuple[str, str]]:
     """Yield what plugins hold of a class of the kernel: attributes with a remark, and methods."""
     kind = getattr(halo_kernel, name)
-    yield from re.findall(r"^        self\.(\w+)(?:: .+?)? = .+?  # (.+)$", inspect.getsource(kind), re.MULTILINE)
+    attribute = re.compile(r"^        self\.(\w+)(?:: (.+?))? = (.+?)  # (.+)$", re.MULTILINE)
+    for each, annotation, value, remark in attribute.findall(inspect.getsource(kind)):
+        given = inspect.signature(kind).parameters.get(value)
+        guess = short(given.annotation) if given else "int" if value.isdecimal() else ""
+        yield ": ".join(filter(None, [each, annotation or guess])), remark
     for each, member in vars(kind).items():
         if inspect.isfunction(member) and not each.startswith("_") and each not in HANDED_OUT[name].split():
             yield method(each, member)
@@ -110,23 +123,39 @@ def members_of(kind: type) -> Iterator[tuple[str, str]]:
         if inspect.isfunction(member):
             yield method(name, member)
         elif isinstance(member, property):
-            yield name, said(member.fget)
+            yield f"{name}: {short(inspect.get_annotations(member.fget)['return'])}", said(member.fget)
         else:
             remark = re.search(rf"^    {name}: .+?  # (.+)$", inspect.getsource(kind), re.MULTILINE)
             yield f"{name}: {short(kind.__annotations__[name])}", remark[1] if remark else ""
 
 
 def method(name: str, member: Callable[..., object]) -> tuple[str, str]:
-    """Return a method as a call shows it, and what it does."""
-    arguments = [named(each) for each in list(inspect.signature(member).parameters.values())[1:]]
+    """Return a method as a call shows it, with its types, and what it does."""
     awaited = "awaited: " if inspect.iscoroutinefunction(member) else ""
-    return f"{name}({', '.join(arguments)})", awaited + said(member)
+    return call_of(name, member, without=1), awaited + said(member)
+
+
+def call_of(name: str, function: Callable[..., object], *, without: int = 0) -> str:
+    """Return a call with its types; the first `without` arguments are left out."""
+    signature = inspect.signature(function)
+    given: list[str] = []
+    for each in list(signature.parameters.values())[without:]:
+        if each.kind is each.KEYWORD_ONLY and "*" not in "".join(given):
+            given.append("*")
+        given.append(named(each))
+    result = signature.return_annotation
+    told = "" if result in (signature.empty, None, "None") else f" -> {short(result)}"
+    if yielded := hasattr(function, "__wrapped__") and re.search(r"Generator\[([^,\]]+)", told):  # a context manager
+        return f"async with {name}({', '.join(given)}) as {yielded[1]}"
+    return f"{name}({', '.join(given)}){told}"
 
 
 def named(argument: inspect.Parameter) -> str:
-    """Return an argument as a call shows it."""
+    """Return an argument as a signature shows it."""
     star = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(argument.kind, "")
-    return star + argument.name + ("" if argument.default is argument.empty else "=…")
+    kind = "" if argument.annotation is argument.empty else f": {short(argument.annotation)}"
+    default = "" if argument.default is argument.empty else usual(argument.default)
+    return f"{star}{argument.name}{kind}{default}"
 
 
 def records(name: str) -> Iterator[str]:
@@ -138,6 +167,12 @@ def records(name: str) -> Iterator[str]:
         yield from table("name | is", others)
 
 
+def names(name: str) -> Iterator[str]:
+    """The names of the types of a module of contracts."""
+    module = importlib.import_module(f"halo_kernel.contracts.{name}")
+    return table("name | is", ([f"`{each}`", f"`{value}`"] for each, value in constants(module) if len(each) > 1))
+
+
 def classes(module: ModuleType) -> Iterator[tuple[str, type]]:
     """Yield the public classes of a module."""
     for name, value in vars(module).items():
@@ -146,17 +181,23 @@ def classes(module: ModuleType) -> Iterator[tuple[str, type]]:
 
 
 def fields(kind: type) -> str:
-    """Return the fields of a record, each with its default if it has one."""
+    """Return the fields of a record, each with its type, its default if it has one, and its name in JSON if another."""
+    types = {name: value for each in reversed(kind.__mro__) for name, value in inspect.get_annotations(each).items()}
     if issubclass(kind, msgspec.Struct):
-        names, defaults = kind.__struct_encode_fields__, kind.__struct_defaults__
+        names, defaults = kind.__struct_fields__, kind.__struct_defaults__
         padded = [msgspec.NODEFAULT] * (len(names) - len(defaults)) + list(defaults)
+        encoded = dict(zip(names, kind.__struct_encode_fields__, strict=True))
         found = [(name, value) for name, value in zip(names, padded, strict=True) if name != "v"]
-        return ", ".join(f"`{name}{usual(value)}`" for name, value in found)
+        return ", ".join(
+            f"`{name}: {short(types[name])}{usual(value)}`"
+            + (f" (in JSON `{encoded[name]}`)" if encoded[name] != name else "")
+            for name, value in found
+        )
     if not dataclasses.is_dataclass(kind):
         return ""
     found = [(each.name, each.default) for each in dataclasses.fields(kind)]
     known = [(name, {} if value is dataclasses.MISSING and name == "headers" else value) for name, value in found]
-    return ", ".join(f"`{name}{usual(value)}`" for name, value in known)
+    return ", ".join(f"`{name}: {short(types[name])}{usual(value)}`" for name, value in known)
 
 
 def usual(value: object) -> str:
@@ -181,19 +222,37 @@ def others(_: str) -> Iterator[str]:
     for names in vars(halo_kernel)["_HOMES"].values():
         for name in sorted({*names.split()} - {*HANDED_OUT}):
             value = getattr(halo_kernel, name)
-            is_call = inspect.isfunction(value)
-            arguments = ", ".join(map(named, inspect.signature(value).parameters.values())) if is_call else ""
-            rows.append(
-                [f"`{name}({arguments})`" if is_call else f"`{name}`", "" if isinstance(value, str) else said(value)]
-            )
+            shown = call_of(name, value) if inspect.isfunction(value) else name
+            rows.append([f"`{shown}`", "" if isinstance(value, str) else said(value)])
     return table("name | ", sorted(rows))
 
 
 def kit(_: str) -> Iterator[str]:
-    """Every name of the kit."""
-    homes: Iterable[str | tuple[str, ...]] = vars(testing)["_HOMES"].values()
-    names = sorted(name for each in homes for name in (each.split() if isinstance(each, str) else each))
-    return table("name | ", ([f"`{name}`", first(getattr(testing, name))] for name in names))
+    """Every name of the kit, with its members."""
+    return table("name | | members", ([f"`{name}`", *about(getattr(testing, name))] for name in sorted(dir(testing))))
+
+
+def about(value: object) -> tuple[str, str]:
+    """Return the first sentence about a name of the kit, and how it is called or what it has."""
+    if inspect.isfunction(value):
+        return first(value), f"`{call_of(value.__name__, value)}`"
+    if not inspect.isclass(value):
+        return first(value), ""
+    made = vars(value).get("__init__")
+    found = [*inspect.get_annotations(value), *vars(value)]
+    if inspect.isfunction(made) and os.path.exists(made.__code__.co_filename):  # a dataclass's is in no file
+        found += re.findall(r"^        self\.(\w+)(?=: | = )", inspect.getsource(made), re.MULTILINE)
+    own = [each for each in dict.fromkeys(found) if each[0] != "_" and not each.startswith(("test_", "pytestmark"))]
+    return first(value), ", ".join(f"`{member(each, vars(value).get(each))}`" for each in own)
+
+
+def member(name: str, value: object) -> str:
+    """Return a member of the kit as one writes it."""
+    value = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+    if not inspect.isfunction(value):
+        return name
+    given = [str(each.replace(annotation=each.empty)) for each in inspect.signature(value).parameters.values()]
+    return f"{name}({', '.join(re.sub('=.*', '=…', each) for each in given if each not in ('self', 'cls'))})"
 
 
 def first(value: object) -> str:
@@ -239,7 +298,7 @@ def deprecations(_: str) -> Iterator[str]:
 
 
 PARTS: dict[str, Callable[[str], Iterator[str]]] = {
-    each.__name__: each for each in (hooks, members, records, others, kit, fixtures, manifest, deprecations)
+    each.__name__: each for each in (hooks, members, records, names, others, kit, fixtures, manifest, deprecations)
 }
 
 

@@ -327,6 +327,18 @@ async def test_a_broken_channel_is_told(
     assert message in await broken(tmp_path, channel(), test, *more)
 
 
+async def test_a_channel_that_listens_need_hear_nothing(tmp_path: Path) -> None:
+    """Where `silence` is None, nothing but messages says that the platform is there."""
+    channel = Mute(silence=None)
+    halo, client = Workbench(tmp_path, plugins=[channel]), LineClient(channel)
+    halo.folder.mkdir()
+    try:
+        await LineContract().test_what_is_heard_is_the_platform(client, {}, halo)
+    finally:
+        await client.cut()
+        await halo.close()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -7,13 +7,30 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import pytest
 
-from halo_kernel import ContextPart, HaloError, Incoming, NotFound, Session, StorageUnavailable, Tool, hook
+from halo_kernel import (
+    ContextPart,
+    Database,
+    HaloError,
+    Incoming,
+    Migration,
+    NotFound,
+    Place,
+    Session,
+    Storage,
+    StorageUnavailable,
+    Tool,
+    Tx,
+    hook,
+)
+from halo_kernel.sqlite import SqliteStorage
 from halo_kernel.testing import (
     Answer,
     Calls,
+    FaultyStorage,
     Hang,
     NoteTool,
     ScriptedModel,
@@ -113,6 +130,47 @@ async def test_storage_is_rehearsed(halo: Workbench) -> None:
 
     with pytest.raises(AssertionError, match="impure is not pure"):
         await database.write(impure)
+
+
+async def test_functions_run_twice_on_another_engine(tmp_path: Path) -> None:
+    """On an engine that is not SQLite's a function runs in a write that is taken back, and then for good."""
+    engine = SqliteStorage()
+
+    class Wrapped:
+        """A database that is not SQLite's own, for all that can be told from outside."""
+
+        def __init__(self, inner: Database) -> None:
+            self.inner = inner
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.inner, name)
+
+    class Other:
+        name = "other"
+        copy, owns = engine.copy, staticmethod(engine.owns)
+
+        async def open(self, place: Place, migrations: Sequence[Migration]) -> Wrapped:
+            return Wrapped(await engine.open(place, migrations))
+
+    storage = FaultyStorage(inner=cast("Storage", Other()))
+    place = Place(name="mine", scope="global", directory=tmp_path)
+    database = await storage.open(place, [Migration(version=1, sql="CREATE TABLE notes(text TEXT)")])
+    seen: list[int] = []
+
+    def add(tx: Tx) -> int:
+        seen.append(1)
+        tx.execute("INSERT INTO notes VALUES ('one')")
+        return len(seen)
+
+    def fail(tx: Tx) -> None:
+        add(tx)
+        raise LookupError("on purpose")
+
+    assert (storage.name, await database.write(add)) == ("other", 2)
+    with pytest.raises(LookupError):
+        await database.write(fail)
+    assert await database.read(lambda tx: tx.one("SELECT count(*) FROM notes")) == (1,)
+    await database.close()
 
 
 async def test_a_broken_plugin_is_named(halo: Workbench) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from importlib.resources import files
 
 import halo_kernel
-from halo_kernel import contracts, errors, records
+from halo_kernel import Section, contracts, errors, records, testing
 
 
 def seen() -> dict[str, str]:
@@ -29,3 +30,22 @@ def test_records_errors_and_contracts_are_public() -> None:
     for module in (contracts, errors, records):
         own = {name for name, value in vars(module).items() if getattr(value, "__module__", "").startswith("halo_")}
         assert own and all(getattr(halo_kernel, name) is not None for name in own)
+
+
+def test_dir_shows_the_public_names() -> None:
+    """`dir` of the kernel and of the kit has every public name, and nothing that they import themselves."""
+    shown = dir(halo_kernel)
+    own = {name for module in (contracts, errors, records) for name in vars(module) if name[0] != "_"}
+    assert {*seen(), "Access", "MALFORMED", "OPERATOR", "Value", "Incoming", "Host", "BadInput"} <= {*shown}
+    assert {*shown} <= own | {*seen(), "__version__"}
+    assert {"Any", "Literal", "Struct", "Path", "dataclass", "annotations", "TYPE_CHECKING"}.isdisjoint(shown)
+    assert [name for name in shown if not hasattr(halo_kernel, name)] == []
+    assert "ToolContract" in dir(testing) and [name for name in dir(testing) if not hasattr(testing, name)] == []
+
+
+def test_help_can_look_at_every_public_class() -> None:
+    """The signature of each public class can be asked for, whatever its fields are called."""
+    assert str(inspect.signature(Section)).startswith("(name: str, type: ")
+    for name in dir(halo_kernel):
+        if inspect.isclass(value := getattr(halo_kernel, name)) and value.__module__.startswith(records.__name__):
+            inspect.signature(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -52,3 +53,15 @@ def __getattr__(name: str) -> Any:
         if found is not None and not isinstance(found, ModuleType):
             return found
     raise AttributeError(f"module 'halo_kernel' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    lists = [vars(import_module(f".{module}", __name__)) for module in ("records", "errors", "contracts")]
+    more = [name for each in lists for name, value in each.items() if _is_ours(name, value)]
+    return sorted({*" ".join(_HOMES.values()).split(), *more, "__version__"})
+
+
+def _is_ours(name: str, value: object) -> bool:
+    home = sys.modules[getattr(value, "__module__", None) or "typing"]
+    imported = name.startswith("_") or isinstance(value, ModuleType) or hasattr(home, name)
+    return home.__name__.startswith(__name__) or not imported

@@ -16,6 +16,8 @@ from .folds import Item as Item
 from .folds import View as View
 from .hookspecs import hook as hook
 from .http import Face as Face
+from .http.replies import shape as shape
+from .http.replies import status_of as status_of
 from .live import Live as Live
 from .live import Subscription as Subscription
 from .locks import locked as locked

@@ -17,13 +17,10 @@ _RESERVED = {"halo", "kernel", "channels"}
 
 
 class Data:
-    """Databases for plugins. Each place is opened once; `folder_of` gives a workspace's path by id.
-
-    `engine` is the name of the storage engine; SQLite's is `sqlite`.
-    """
+    """Databases for plugins. Each place is opened once; `folder_of` gives a workspace's path by id."""
 
     def __init__(self, storage: Storage, home: Path, folder_of: Callable[[str], Path]) -> None:
-        self.engine = storage.name
+        self.engine: str = storage.name  # The storage engine's name; SQLite's is `sqlite`.
         self._storage = storage
         self._home = home
         self._folder_of = folder_of
@@ -32,7 +29,11 @@ class Data:
     async def open(
         self, name: str, scope: DataScope, migrations: Sequence[Migration], *, workspace: str = ""
     ) -> Database:
-        """Open a database of one's own."""
+        """Open a database of one's own, or return it as it was opened first, without a look at `migrations`.
+
+        The kernel closes it. One that a plugin has closed stays closed until the next start. Raises `BadInput` for the
+        name, `NewerData`, `StorageUnavailable`.
+        """
         if not _NAME.fullmatch(name) or name in _RESERVED:
             why = f"{name!r} cannot name a database: a-z, 0-9, '_', '-', and none of the kernel's"
             raise BadInput(why, field="name")

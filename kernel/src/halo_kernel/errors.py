@@ -169,7 +169,8 @@ class PromptTooLarge(Conflict):
 class DeliveryFailed(HaloError):
     """A part was refused by its target and nothing of it was sent.
 
-    `permanent`: no other attempt will do better. `retry_after` in seconds, where the platform said so.
+    `permanent`: no other attempt will do better. `retry_after` in seconds, where the platform said so; without either
+    the kernel tries again after 1 s, 2 s, 4 s and so on, up to 300 s, for a day.
     """
 
     permanent: bool = False

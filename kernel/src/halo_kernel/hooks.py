@@ -1,6 +1,6 @@
 """Calling plugins: five verbs, each with its own rule for order, time and failure.
 
-collect (`gather`, `gather_all`)  all are asked; a failing plugin's part is missing
+collect (`gather`)                all are asked; a failing plugin's part is missing
 notify (`notify`, `tell`)         all are told; a failure changes nothing
 first                             in order to the first answer; a failure fails the question
 guard                             all are asked; a failure is a denial
@@ -137,10 +137,6 @@ class Hooks:
         failures = self._blame(answers)
         given = [(call.plugin, answer) for call, answer in zip(calls, answers, strict=True) if answer not in failures]
         return [(plugin, item) for plugin, items in given for item in cast("list[T]", items)]
-
-    async def gather_all(self, spec: Collected[P, T], *args: P.args, **kwargs: P.kwargs) -> list[tuple[str, T]]:
-        """Return what all plugins provide, or raise the first `PluginFailed` once all have been asked."""
-        return await replace(self, strict=True).gather(spec, *args, **kwargs)
 
     # notify
 

@@ -33,7 +33,7 @@ def provide_settings() -> Iterable[records.Section]:
 
 
 def provide_storage(settings: Settings) -> Iterable[contracts.Storage]:
-    """Collect: storage engines by URL scheme; exactly one is chosen."""
+    """Collect: storage engines; that of a plugin is used in place of the kernel's own, and two are an error."""
 
 
 def provide_models(settings: Settings, host: contracts.Host) -> Iterable[contracts.ModelProvider]:

@@ -71,7 +71,6 @@ def accept(
     whose = {"access": access, "principal": who.name, "principal_kind": who.kind, "owed": int(bool(message.route))}
     place = {"session": session, "key": key, "at": at, "head": journal_of(tx, session)[1]}
     row = insert(tx, "inbox", {**place, **said, **whose}, more=f"RETURNING {_TOLD}")
-    assert row is not None
     if message.reply_to is not None:
         take_pointer(tx, session, message.reply_to, row=int(row[1]), at=at)
     if not is_command:

@@ -47,7 +47,7 @@ class Live:
         self._topics: dict[str, WeakSet[Subscription]] = {}
 
     def publish(self, topic: str, value: object) -> None:
-        """Hand a value to those who listen now; never waits, and costs nothing when nobody does."""
+        """Hand a value to those of this process who listen now; never waits, and costs nothing when nobody does."""
         for each in tuple(self._topics.get(topic, ())):
             if not each.closed:
                 each.missed += len(each.waiting) == _HELD

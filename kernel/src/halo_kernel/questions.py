@@ -37,7 +37,6 @@ def ask(tx: Tx, session: str, pause: Paused, *, turn: str, access: records.Acces
     lists = {"arguments": call.arguments, "options": question.options}
     texts = {name: msgspec.json.encode(value).decode() for name, value in lists.items()}
     row = insert(tx, "questions", {**who, **told, **texts, "asked_at": at}, more="RETURNING id")
-    assert row is not None
     tx.execute("UPDATE runs SET waiting = 1 WHERE session = ?", (session,))
     return msgspec.convert({**told, "question": row[0], "options": question.options}, records.QuestionAsked)
 

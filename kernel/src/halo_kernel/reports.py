@@ -103,7 +103,6 @@ def _write(tx: Tx, child: str, parent: str, text: str, *, key: str, at: int) -> 
     what = {"text": text, "route": "", "cause": "report", "mode": "interrupt_soft"}
     state = {"state": "waiting" if found[0] is None else "held", "head": journal_of(tx, parent)[1]}
     values = {"session": parent, "key": key, "at": at, **who, **what, **state}
-    more = "ON CONFLICT(principal, principal_kind, key) DO NOTHING RETURNING id"
-    row = insert(tx, "inbox", values, more=more)
-    if row is not None and state["state"] == "waiting":
+    row = insert(tx, "inbox", values, more="ON CONFLICT(principal, principal_kind, key) DO NOTHING RETURNING id")
+    if row and state["state"] == "waiting":
         owe_parent(tx, parent, row=int(row[0]))

@@ -28,7 +28,7 @@ from .outbox import Courier
 from .plugins import Plugin, Plugins
 from .records import HealthCheck, Offer, Route, WorkspaceInfo
 from .scopes import Scope
-from .secrets import ensure_home
+from .secrets import ensure_home, read_secret, write_secret
 from .sessions import Outbox, Questions, Sessions
 from .sessions.retention import watch_retention
 from .sessions.seat import Seat
@@ -394,10 +394,10 @@ def _chosen(engines: Sequence[tuple[str, Storage]], folder: Path) -> Storage:
         raise StorageUnavailable(said, advice="leave all but one out")
     ((plugin, engine),) = plugins.items()
     note, is_used = folder / "storage", (folder / "kernel.db").exists()
-    began_with = note.read_text(encoding="utf-8") if note.exists() else _ENGINE if is_used else engine.name
+    began_with = read_secret(note) or (_ENGINE if is_used else engine.name)
     if began_with != engine.name:
         said = f"this home is kept by the storage engine {began_with!r}, not by the {engine.name!r} of {plugin}"
         raise StorageUnavailable(said, advice="install or mend that plugin, or set HALO_HOME to another folder")
     if engine.name != _ENGINE:
-        note.write_text(engine.name, encoding="utf-8")
+        write_secret(note, engine.name)
     return engine

@@ -12,10 +12,10 @@ from .contracts import Row, Tx, Value
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-def insert(tx: Tx, table: str, values: Mapping[str, Any], *, more: str = "") -> Row | None:
-    """Insert a row; return what `more` (such as `RETURNING id`) makes of it."""
+def insert(tx: Tx, table: str, values: Mapping[str, Any], *, more: str = "") -> Row:
+    """Insert a row; return what `more` (such as `RETURNING id`) makes of it, an empty row if nothing."""
     marks = ", ".join("?" * len(values))
-    return tx.one(f"INSERT INTO {table}({', '.join(values)}) VALUES ({marks}) {more}", list(values.values()))
+    return tx.one(f"INSERT INTO {table}({', '.join(values)}) VALUES ({marks}) {more}", list(values.values())) or ()
 
 
 def select(

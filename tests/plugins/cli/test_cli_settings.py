@@ -167,6 +167,8 @@ def test_what_goes_before_is_said(
         (["get", "agent.max_stops"], "there is no setting agent.max_stops, did you mean agent.max_steps?"),
         (["set", "agent.max_steps", "none"], "agent.max_steps is not valid: Expected `int`, got `str`"),
         (["set", "agent.max_steps"], "agent.max_steps needs a value"),
+        (["set", "egress.allow", "[a, b]"], r"egress.allow is not valid: \[a, b\] begins as JSON does, and is none"),
+        (["set", "egress.allow", '{"a": 1'], "begins as JSON does, and is none"),
         (["unset", "nothing"], "there is no setting nothing"),
     ],
 )

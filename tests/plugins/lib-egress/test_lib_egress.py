@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -86,3 +89,21 @@ async def test_a_client_reaches_what_is_listed_and_nothing_behind_it(site: int) 
         for url in (f"http://site.example:{site}/away", f"http://127.0.0.1:{site}/", "http://inner.example/"):
             with pytest.raises(Forbidden):
                 await client.get(url)
+
+
+def test_a_type_checker_takes_it_as_a_resolver(tmp_path: Path) -> None:
+    """A plugin's strict type check accepts the resolver and the middleware where aiohttp wants them."""
+    pytest.importorskip("mypy", reason="only the environment that checks types has mypy")
+    program = tmp_path / "caller.py"
+    program.write_text("""from aiohttp import ClientSession, TCPConnector
+
+from halo_kernel import Egress
+from halo_lib_egress import Resolver, middleware
+
+
+def client(egress: Egress) -> ClientSession:
+    return ClientSession(connector=TCPConnector(resolver=Resolver(egress)), middlewares=[middleware(egress)])
+""")
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", str(program)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

@@ -33,8 +33,9 @@ class Cancel(Protocol):
 class Turn:
     """One turn of a session: why it runs, and the routes that its answer goes to.
 
-    `cause` is that of the first message it took: `message`, `report`, `recovery`, or a plugin's own word. `after` is
-    how the turn before it ended, '' when there was none or a crash cut it.
+    `cause` is that of the first message it took: `message`, `report`, `recovery`, or a plugin's own word. `routes` are
+    those of its messages, each once, in their order: none for a page or a terminal. `after` is how the turn before it
+    ended, '' when there was none or a crash cut it.
     """
 
     id: str
@@ -50,7 +51,11 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One tool call that is about to run; `arguments` is the object that the model gave, not yet checked."""
+    """One tool call that is about to run; `arguments` is the object that the model gave, not yet checked.
+
+    `id` is the kernel's own and random, the same before and after a question and a restart. When a crash cuts a call,
+    it does not run again: a model that asks once more makes a call with another id.
+    """
 
     id: str
     tool: records.ToolSpec
@@ -66,7 +71,7 @@ class Call:
     def ask(self, question: records.Question) -> NoReturn:
         """Wait for a person, without a task: this raises, and after the answer the call starts anew with `answer` set.
 
-        So a tool asks before its first effect. A question that nobody answers in time is answered by a refusal.
+        So a tool asks before its first effect. One that nobody answers in time is a refusal whose `by` is ''.
         """
         raise NotImplementedError
 

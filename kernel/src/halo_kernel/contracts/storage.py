@@ -16,10 +16,17 @@ DataScope = Literal["global", "secret", "workspace"]
 
 
 class Tx(Protocol):
-    """One transaction. Portable SQL only: `?` parameters, `ON CONFLICT`, `RETURNING`, JSON as text."""
+    """One transaction, for as long as its function runs.
+
+    SQL that a plugin may use on any engine: `?` parameters, `ON CONFLICT`, `RETURNING`, JSON as text, foreign keys.
+    """
 
     def execute(self, sql: str, args: Sequence[Value] = ()) -> Iterator[Row]:
-        """Run one statement and return its rows."""
+        """Run one statement and return its rows, which may be read after the function has returned.
+
+        Raises `ConstraintFailed`, `BadInput` for SQL that is refused (`sql`) and for values that cannot be kept
+        (`args`): NaN, integers beyond 64 bits, text with U+0000 or half a character.
+        """
 
     def one(self, sql: str, args: Sequence[Value] = ()) -> Row | None:
         """Run one statement and return its first row, or None."""
@@ -36,7 +43,10 @@ class Migration:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a database lives: its name, its scope, and the directory that the scope stands for."""
+    """Where a database lives: its name, its scope, and the directory that the scope stands for, made if it is missing.
+
+    SQLite keeps it in `<directory>/<name>.db`; another engine may take name and directory as a key alone.
+    """
 
     name: str
     scope: DataScope
@@ -65,10 +75,13 @@ class Bell(Protocol):
     """Wakes a waiter when a topic was notified, here or in another process. Rings are merged, ids are not kept."""
 
     async def wait(self) -> None:
-        """Return once the topic was notified after the last `wait`."""
+        """Return once the topic was notified after the last `wait`, or listening has ended meanwhile.
+
+        Raises `StorageUnavailable` when it had ended before.
+        """
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening; who waits is woken. The database closes its bells with itself."""
 
 
 class Database(Protocol):
@@ -77,18 +90,18 @@ class Database(Protocol):
     async def write(self, fn: Callable[[Tx], T]) -> T:
         """Run `fn` in one transaction and return its result after the commit.
 
-        Raises `StorageUnavailable` when nothing was written; what `fn` raises rolls back `fn` alone. A cancelled caller
-        knows nothing and must read again.
+        Raises `StorageUnavailable` when nothing was written, `ConstraintFailed` for a rule that is looked at with the
+        commit; what `fn` raises rolls back `fn` alone. A cancelled caller knows nothing and must read again.
         """
 
     async def read(self, fn: Callable[[Tx], T]) -> T:
-        """Run `fn` on one consistent snapshot."""
+        """Run `fn` on one consistent snapshot, in which it cannot write."""
 
     async def lease(self, name: str) -> Lease:
         """Take a lease, or raise `LeaseHeld` when a living process holds it."""
 
     def notify(self, topic: str) -> None:
-        """Ring every bell of `topic`; call it after the commit."""
+        """Ring every bell of `topic`, any text; call it after the commit, for which other processes' bells ring."""
 
     def listen(self, topic: str) -> Bell:
         """Return a bell that is already listening."""
@@ -104,11 +117,15 @@ class Database(Protocol):
         """Return once what was deleted or overwritten is nowhere in the database's files."""
 
     async def close(self) -> None:
-        """Finish what was accepted and close."""
+        """Finish what was accepted and close; harmless twice. Everything after it raises `StorageUnavailable`."""
 
 
 class Storage(Protocol):
-    """A storage engine. A home keeps to the one of that `name` which it began with."""
+    """A storage engine. A home keeps to the one of that `name` which it began with.
+
+    A kernel asks for its engine once; it has each place open once at a time, on its event loop, and closes them all at
+    its end. The first to be opened is `kernel` of the scope `global`; what raises there keeps the server from starting.
+    """
 
     name: str
 

@@ -69,13 +69,16 @@ class ModelProvider(Protocol):
     name: str
 
     async def offers(self) -> Sequence[records.Offer]:
-        """Return the models with whether each can answer now, and why. Bounded to a second or two."""
+        """Return the models with whether each can answer now, and why. Bounded to a second or two.
+
+        Asked before a turn, and for lists; an answer holds for two seconds.
+        """
 
     def stream(self, request: records.ModelRequest) -> AsyncGenerator[records.Chunk, None]:
         """Yield the answer as it comes: deltas, whole tool calls, usage, then one `Stop`. Raises `ModelError`."""
 
     async def close(self) -> None:
-        """Give connections back."""
+        """Give connections back; the kernel calls it at its end, and when the plugin is loaded anew."""
 
 
 class AgentSource(Protocol):

@@ -23,7 +23,6 @@ def owe(tx: Tx, owed: Owed, *, at: int) -> int:
     text = storable_text(owed.text)
     values = {**asdict(owed), "text": text, "at": at}
     row = insert(tx, "outbox", values, more="ON CONFLICT(key) DO UPDATE SET key = excluded.key RETURNING id")
-    assert row is not None
     part = {"delivery": row[0], "number": 1, "text": text}
     insert(tx, "parts", part, more="ON CONFLICT(delivery, number) DO NOTHING")
     return int(row[0])

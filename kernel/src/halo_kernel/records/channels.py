@@ -28,10 +28,10 @@ class Account(Struct, frozen=True, kw_only=True):
 
 
 class Arrival(Struct, frozen=True, kw_only=True):
-    """A message as a channel received it: `key` is the platform's own id of it, unique within the account.
+    """A message as a channel received it: `key` is the platform's own id of it, unique for its account and user.
 
-    The answer goes to `chat`, and there to `thread` if it has one. `conversation` names the session that it belongs to,
-    '' for one a chat and thread.
+    `<type>:<account>:<key>` has at most 300 characters. The answer goes to `chat`, which has no colon, and there to
+    `thread` if it has one. `conversation` names the session that it belongs to, '' for one a chat and thread.
     """
 
     key: str

@@ -26,7 +26,7 @@ class Pointer(Struct, frozen=True, kw_only=True):
 
 
 class Owed(Struct, frozen=True, kw_only=True):
-    """Something to deliver. What is owed twice under one `key` is owed once.
+    """Something to deliver. What is owed twice under one `key`, of at most 200 characters, in a workspace is owed once.
 
     `dispatcher` is the kind that carries it, `target` where to, in its own words; for the reply to a route
     `<dispatcher>:<account>:<chat>[:<thread>]` it is that route.

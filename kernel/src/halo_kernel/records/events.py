@@ -112,7 +112,7 @@ class AssistantCut(KernelBody, frozen=True, kw_only=True, tag="assistant.cut"):
 
 
 class ToolStarted(KernelBody, frozen=True, kw_only=True, tag="tool.started"):
-    """A tool call is about to run; committed before its first effect."""
+    """A tool call is about to run; committed before its first effect. One that asks is started twice."""
 
     call: str
     name: str
@@ -152,7 +152,7 @@ class UsageRecorded(KernelBody, frozen=True, kw_only=True, tag="usage.recorded")
 
 
 class TurnEnded(KernelBody, frozen=True, kw_only=True, tag="turn.ended"):
-    """A turn is over. `error` is a sentence for people, `kind` its type; both empty when it succeeded.
+    """A turn is over. `error` is a sentence for people, `kind` as in `TurnResult`; both empty when it succeeded.
 
     `yielded`: it gave way to newer input after a tool batch; the turn that takes that input answers for both.
     """

@@ -29,7 +29,11 @@ class Thinking(Struct, frozen=True, tag="thinking", tag_field="type"):
 
 
 class ToolCall(Struct, frozen=True, tag="tool_call", tag_field="type"):
-    """A model's request to run one tool; `id` pairs it with its `ToolResult`."""
+    """A model's request to run one tool; `id` pairs it with its `ToolResult`.
+
+    The kernel puts an id of its own, 16 hex digits, in place of the model's. It stays the same while a question waits
+    and after a restart.
+    """
 
     id: str
     name: str

@@ -16,7 +16,8 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     """A tool as a model sees it.
 
     `parameters` is a JSON Schema object. `effect` is what the access check looks at: a `read` tool changes nothing.
-    `replay_safe` says that running the same call twice does no harm; recovery never repeats any other call. One that is
+    `replay_safe` says that another call with the same arguments does no harm and answers the same, as a read does; it
+    is kept with `tool.started`, for whoever asks again after a crash. Recovery itself runs no call again. One that is
     not `listed` is offered whatever an agent's `tools` say: its plugin decides who gets it.
     """
 
@@ -31,8 +32,9 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
 class ModelRequest(Struct, frozen=True, kw_only=True):
     """One model call. `model` is the provider's own id; `max_tokens` bounds the answer, None leaves it to the provider.
 
-    `options` carries the agent's provider-specific wishes (thinking, verbosity) untouched. `session` may serve as a
-    prompt-cache key.
+    `endpoint` is a URL that the agent's file asks for, and may be a stranger's: a provider sends its key to no other
+    URL than its own, and goes anywhere else through `Host.egress` or not at all. `options` carries the agent's
+    provider-specific wishes (thinking, verbosity) untouched. `session` may serve as a prompt-cache key.
     """
 
     model: str

@@ -25,7 +25,10 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """How a question was settled: `by` whom, and the `text` they chose or wrote."""
+    """How a question was settled: `by` whom, and the `text` they chose or wrote.
+
+    Without an answer of a person `by` is '', and `text` says why: `expired` when its time was over.
+    """
 
     question: int
     approved: bool

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class Exchange:
     """One request to a route: the decoded `body` (of the route's `request` type, else None), path and query parameters.
 
-    `last_event_id` is the header that a reconnecting event stream sends. `raw` is the ASGI request.
+    `last_event_id` is the header that a reconnecting event stream sends. `raw` is the ASGI request: `await raw.body()`
+    and `raw.stream()` keep to the route's `body_limit` and raise `TooLarge`.
     """
 
     principal: Principal

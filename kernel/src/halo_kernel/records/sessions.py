@@ -16,7 +16,10 @@ ShrinkReason = Literal["threshold", "overflow", "manual", "turn_end"]
 
 
 class Principal(Struct, frozen=True, kw_only=True):
-    """Who acts: `name` is unique within its kind, `access` the most this principal may do, `scheme` who vouched."""
+    """Who acts: `name` is unique within its kind, `access` the most this principal may do, `scheme` who vouched.
+
+    Name and kind together are who owns a session, and whose the keys of messages are; the other two are not compared.
+    """
 
     name: str
     kind: PrincipalKind = "person"
@@ -28,10 +31,14 @@ OPERATOR = Principal(name="operator")
 
 
 class Incoming(Struct, frozen=True, kw_only=True):
-    """A message for a session. `key` is the source's own (a repeat answers the first receipt); None makes one up.
+    """A message for a session. `key` is the source's own, 1 to 300 characters; None makes one up.
 
-    `route` is where the turn's answer goes, `<dispatcher>:<account>:<chat>[:<thread>]`, '' for a source that reads the
-    journal. `reply_to` makes the session's tree report there once it rests.
+    A key is its principal's, across all sessions of a workspace: a repeat writes nothing and gives the first receipt,
+    also when that is of another session. `route` is where the turn's answer goes,
+    `<dispatcher>:<account>:<chat>[:<thread>]`, '' for a source that reads the journal. `reply_to` makes the session's
+    tree report there once it rests. `cause` is `message` for what somebody says, which people see as said; a plugin's
+    own word, such as `reminder`, makes it a notice. What a principal of the kind `person` says with the cause `message`
+    is a command when it begins with `/name`.
     """
 
     text: str
@@ -91,7 +98,11 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
 
 
 class TurnResult(Struct, frozen=True, kw_only=True):
-    """How a turn ended: `text` is its last answer, `error` a sentence for people, `kind` the error's type."""
+    """How a turn ended: `text` is its last answer, `error` a sentence for people, `kind` what of error it is.
+
+    `kind` is the `kind` of a `ModelError` (such as `account`), the name of another error's class (`PromptTooLarge`),
+    `max_steps`, `internal` for what a plugin or the kernel raised, `crash`, `fork`, or '' for no error.
+    """
 
     session: str
     turn: str
@@ -154,7 +165,11 @@ class ContextPart(Struct, frozen=True, kw_only=True):
 
 
 class PreparedInput(Struct, frozen=True, kw_only=True):
-    """One inbox row on its way into the history: `text` for people, `content` for the model."""
+    """One inbox row on its way into the history: `text` for people, `content` for the model.
+
+    Of a message with a route `content` begins with a line `[channel: <kind> | user: <user>]`, of one by another session
+    with `(from: session <id>)`; plugins add to it by `prepare_input`.
+    """
 
     row: int
     text: str

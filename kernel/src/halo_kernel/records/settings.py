@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+
 from msgspec import Struct
 
 
@@ -44,5 +46,5 @@ class Section(Struct, frozen=True):
     """
 
     name: str
-    type: type[Struct]
+    type: builtins.type[Struct]
     global_only: bool = False

@@ -50,7 +50,10 @@ class Outbox:
         self._seat_of = seat_of
 
     async def owe(self, owed: Owed, *, workspace: str) -> int:
-        """Make a delivery durable and return its number; a key that was seen before gives the first one's."""
+        """Make a delivery durable and return its number; a key that was seen before gives the first one's.
+
+        Raises `BadInput` naming the field: none of them may be empty.
+        """
         for field in ("key", "dispatcher", "target", "text"):
             text = getattr(owed, field)
             if not text or not is_storable(text):

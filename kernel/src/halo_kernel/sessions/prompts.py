@@ -17,10 +17,10 @@ class Prompt:
     def __init__(self, withdraw: Callable[[Prompt], Coroutine[Any, Any, None]]) -> None:
         loop = asyncio.get_running_loop()
         self.accepted: asyncio.Future[Receipt] = loop.create_future()  # The receipt, after the commit.
-        self.result: asyncio.Future[TurnResult] = loop.create_future()  # How the turn ended, or the one it gave way to.
+        self.result: asyncio.Future[TurnResult] = loop.create_future()  # How it was answered.
         for future in (self.accepted, self.result):
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self.row = 0  # the message's, once it is durable
+        self.row = 0  # The message's, once it is durable.
         self.cancelled = False
         self._withdraw = withdraw
         self._cancelling: asyncio.Task[None] | None = None

@@ -56,7 +56,8 @@ class Sessions:
     ) -> LiveSession:
         """Return the session, opening it. With `create`, one that does not exist is made with exactly this id.
 
-        A new one's `origin` is what its id begins with, before the first `_`, unless given.
+        An id has 1 to 120 letters, digits, `_-.:`. The owner is the principal's name and kind; for others there is no
+        such session (`NotFound`). A new one's `origin` is what its id begins with, before the first `_`, unless given.
         `directory` re-points it to a part of the workspace ('' or '.': all of it). Raises `Conflict` while it runs.
         """
         seat = await self._seat_of(workspace)

@@ -98,3 +98,7 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(import_module(f".{module}", __name__), name)
     raise AttributeError(f"module 'halo_kernel.testing' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [name for names in _HOMES.values() for name in names]

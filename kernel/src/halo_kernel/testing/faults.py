@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from ..contracts import Bell, Database, Lease, Migration, Place, Storage, Tx
 from ..hookspecs import hook
 from ..sqlite import SqliteStorage
-from .rehearsal import Rehearsed
+from ..sqlite.engine import SqliteDatabase
+from .rehearsal import Rehearsed, undone
 
 T = TypeVar("T")
 Before = Callable[[Place, int], Callable[[Tx], object] | None]
@@ -22,7 +24,8 @@ class FaultyStorage:
     `before(place, number)` gets the database's place and the write's number, from 1 in each database. What it raises
     is raised in the write's place; a function that it returns is written first, as if another process had been quicker.
     It is asked on the event loop; assign it at any time. `pause` is how many seconds a reader waits for what it has
-    read, so that others are quicker. `inner` is SQLite unless another engine is given.
+    read, so that others are quicker. `inner` is SQLite unless another engine is given, whose functions run in a write
+    that is taken back, and then again.
     """
 
     def __init__(self, before: Before | None = None, *, pause: float = 0.0, inner: Storage | None = None) -> None:
@@ -62,7 +65,11 @@ class _Faulty:
         quicker = before(self._place, self._writes) if before is not None else None
         if quicker is not None:
             await self._inner.write(quicker)
-        return await self._inner.write(Rehearsed(fn))
+        if isinstance(self._inner, SqliteDatabase):
+            return await self._inner.write(Rehearsed(fn))
+        with suppress(Exception):  # others write in between, so what it gives need not be the same
+            await self._inner.write(undone(fn))
+        return await self._inner.write(fn)
 
     async def read(self, fn: Callable[[Tx], T]) -> T:
         result = await self._inner.read(fn)

@@ -26,7 +26,7 @@ class LineChannel:
     type: str = "line"
     kind: str = "line"
     guarantee: Guarantee = "keyed"
-    silence: float = 60.0
+    silence: float | None = 60.0
     limit: int = 200
     port: int = 0
     ready: asyncio.Event = field(default_factory=asyncio.Event)

@@ -78,6 +78,20 @@ class Rehearsed:
         )
 
 
+class Undone(Exception):
+    """Raised at the end of a write, so that nothing of it stays."""
+
+
+def undone(fn: Callable[[Tx], Any]) -> Callable[[Tx], None]:
+    """Return a write function that does what `fn` does, and has the engine take it back."""
+
+    def write(tx: Tx) -> None:
+        fn(tx)
+        raise Undone
+
+    return write
+
+
 def _undo(tx: SqliteTx) -> None:
     """Take back what a function has written so far."""
     tx.connection.running = None

@@ -37,7 +37,8 @@ class ToolContract:
     `bad` are further arguments that the tool refuses, beside those that its schema tells. `slow` are arguments of a
     call that takes over ten seconds, for a tool that has such calls. `access` is the session's level. `grace` is how
     long the kernel waits, in seconds, before it cancels a call that was asked to stop. `prepare` lays out the
-    workspace.
+    workspace. A tool that is `replay_safe` is called twice with `good`, as two calls: one that is idempotent by its
+    call's id alone, or reports what has changed since, is not.
     """
 
     tool_name: str
@@ -153,7 +154,7 @@ class ToolContract:
 
     @pytest.mark.asyncio
     async def test_what_is_replay_safe_can_be_repeated(self, halo: Workbench) -> None:
-        """A tool that says `replay_safe` does and tells the same when a crash makes it run twice."""
+        """One that is `replay_safe` tells the same at a second call with the same arguments, which changes nothing."""
         session = await self.opened(halo)
         spec = await self.spec(halo, session)
         if not spec.replay_safe:
@@ -161,7 +162,10 @@ class ToolContract:
         first = await self.call(halo, session, self.good)
         between = _tree(halo.folder)
         second = await self.call(halo, session, self.good)
-        assert (second.outcome, second.text) == (first.outcome, first.text), f"{spec.name} tells another thing again"
+        assert (second.outcome, second.text) == (first.outcome, first.text), (
+            f"{spec.name} is replay_safe, and a second call with the same arguments tells another thing: "
+            f"{second.text!r}, not {first.text!r}"
+        )
         assert _tree(halo.folder) == between, f"{spec.name} changes the workspace again when it is repeated"
 
 

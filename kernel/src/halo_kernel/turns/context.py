@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import get_args
 
@@ -63,7 +63,7 @@ async def prepare_context(desk: Desk, access: Access) -> Context:
     Raises `PromptTooLarge` when these alone do not fit.
     """
     place, session = desk.place, desk.session
-    found = await place.hooks.gather_all(hookspecs.prepare_context, session=session)
+    found = await replace(place.hooks, strict=True).gather(hookspecs.prepare_context, session=session)
     found.sort(key=lambda each: (_ORDER[each[1].slot], each[0], each[1].source))
     parts = [(part.slot, storable_text(part.source), storable_text(part.text)) for _, part in found]
     usable = _usable(desk.tools, session.agent.tools, access)

@@ -260,8 +260,8 @@ class Turn:
         if end.outcome in ("succeeded", "failed"):
             wanted = await desk.place.hooks.gather(hookspecs.extend_turn, turn=self.told, session=desk.session)
             self.extensions = Extensions(wanted=wanted)
-        more, access, cap = self.extensions, self.rows[0].access, desk.place.limits.max_queue_size
-        now = desk.place.clock.now()  # of the end and of what is owed by it alike: so `erase` finds the replies
+        # One time for the end and for what is owed by it: `erase` finds the replies by that.
+        more, access, now = self.extensions, self.rows[0].access, desk.place.clock.now()
 
         def write(tx: Tx) -> Sequence[records.Body]:
             if newer and not are_waiting(tx, newer):
@@ -270,7 +270,7 @@ class Turn:
             tx.execute("UPDATE sessions SET crashes = 0, model = ? WHERE id = ?", (model, session))
             if newer:
                 return [end]
-            more.accept(tx, self.id, session, access=access, at=now, cap=cap)
+            more.accept(tx, self.id, session, access=access, at=now, cap=desk.place.limits.max_queue_size)
             owe_replies(tx, session, text=reply, reason=reason, at=now, last=session not in more.taken)
             left = bodies or loose_ends(tx, session, self.id, partial, reason=end.outcome)
             return [*left, *more.skipped, end]

@@ -84,7 +84,7 @@ class Progress:
 
 
 async def prepare(host: Host, wish: Wish) -> Sequence[WorkspaceInfo]:
-    """Return the workspaces that are wanted. Raises `BadInput` for a wish that cannot be, `WorkspaceUnusable`, `Conflict`.
+    """Return the workspaces that are wanted. Raises `BadInput`, `WorkspaceUnusable`, `Conflict`.
 
     What another storage engine than SQLite keeps is in no file of the home: a backup without it would be none.
     """

@@ -116,6 +116,9 @@ def _value(field: Field, key: str, text: str | None) -> object:
         return text
     with suppress(ValueError):
         return json.loads(text)
+    if text.startswith(("[", "{")):
+        wanted = """Write a list as a,b or as JSON, '["a", "b"]', and a mapping as JSON."""
+        raise BadInput(f"{key} is not valid: {text} begins as JSON does, and is none", field=key, advice=wanted)
     return [part.strip() for part in text.split(",") if part.strip()] if "array" in kinds else text
 
 

@@ -25,13 +25,16 @@ class Resolver(AbstractResolver):
     def __init__(self, egress: Egress) -> None:
         self._egress = egress
 
-    async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> list[ResolveResult]:
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
         """Return the addresses of a host that may be dialled, of one family. Raises what `Egress.resolve` raises."""
         flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+        ips = [each.ip for each in await self._egress.resolve(host, port)]
+        found = [(ip, socket.AF_INET6 if ":" in ip else socket.AF_INET) for ip in ips]
         return [
-            {"hostname": host, "host": each.ip, "port": port, "family": kind, "proto": 0, "flags": flags}
-            for each in await self._egress.resolve(host, port)
-            for kind in [socket.AF_INET6 if ":" in each.ip else socket.AF_INET]
+            {"hostname": host, "host": ip, "port": port, "family": kind, "proto": 0, "flags": flags}
+            for ip, kind in found
             if family in (socket.AF_UNSPEC, kind)
         ]
 
