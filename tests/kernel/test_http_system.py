@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from halo_kernel import Kernel
+from halo_kernel import Kernel, Plugin
 from halo_kernel.testing import Front, VirtualClock, front, running_kernel
 
 
@@ -159,7 +159,9 @@ async def test_the_front_page_leads_on(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch, pages: dict[str, str], setting: str, leads_to: str
 ) -> None:
     """`/` is the page of the plugin that the setting names, else of admin, else of web; below the proxy's path."""
-    monkeypatch.setattr(Kernel, "pages", pages)
+    rows = [Plugin(name=name, pages=(page,), state="degraded") for name, page in pages.items()]
+    rows += [Plugin(name="admin", pages=("/gone/",), state="failed")] if "admin" not in pages else []
+    monkeypatch.setattr(kernel.plugins, "list", lambda: rows)
     (kernel.home / "secrets" / "settings.yaml").write_text(f"server: {{home: '{setting}', root_path: /halo}}\n")
     transport = httpx.ASGITransport(front(kernel).app, root_path="/halo")
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:

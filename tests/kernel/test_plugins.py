@@ -205,12 +205,12 @@ BROKEN: dict[str, tuple[Callable[[Zoo], object], str, str]] = {
     "unknown argument": (
         lambda zoo: zoo.install("bad", "from halo_kernel import hook\n@hook\ndef provide_models(setings): return []"),
         "failed",
-        "provide_models cannot have the argument setings: it may take settings … __init__.py:2)",
+        "provide_models cannot have the argument setings: it may take settings, host … __init__.py:2)",
     ),
     "default argument": (
         lambda zoo: zoo.install("bad", "from halo_kernel import hook\n@hook\ndef provide_models(settings=1): ..."),
         "failed",
-        "provide_models cannot have the argument settings=1: it may take settings, without a default",
+        "provide_models cannot have the argument settings=1: it may take settings, host, without a default",
     ),
     "any arguments": (
         lambda zoo: zoo.install("bad", "from halo_kernel import hook\n@hook\ndef provide_models(**all): ..."),

@@ -50,7 +50,7 @@ def insert(tx: Tx, info: records.SessionInfo, *, journal: str, limits: SessionSe
     if info.parent is not None:
         _check_family(tx, info.root, info.parent, limits)
     values = {**{name: getattr(info, name) for name in NEW}, "journal": journal}
-    if tables.insert(tx, "sessions", values, more="ON CONFLICT(id) DO NOTHING RETURNING id") is None:
+    if not tables.insert(tx, "sessions", values, more="ON CONFLICT(id) DO NOTHING RETURNING id"):
         return ()
     body = records.SessionCreated(
         agent=info.agent, access=info.access, principal=info.principal, title=info.title, parent=info.parent
