@@ -39,7 +39,7 @@ def scratch(*, in_memory: bool) -> Generator[dict[str, str]]:
     """Give the variables that say where tests write, for as long as they run."""
     if in_memory and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
         with tempfile.TemporaryDirectory(prefix="halo-tests-", dir=MEMORY) as folder:
-            os.chmod(folder, 0o755)  # some tests are other users
+            os.chmod(folder, 0o1777)  # some tests are other users
             yield {"TMPDIR": folder}
     else:
         yield {}

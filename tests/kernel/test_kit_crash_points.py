@@ -132,15 +132,20 @@ async def take_up_errands(halo: Workbench) -> None:
         assert [event.body.text for event in inputs if event.body.cause == "message"] == ["run"]
 
 
-def test_intent_effect_and_mark_survive_every_crash(crash_points: CrashPoints) -> None:
-    """Between any two of the three a crash costs nothing and repeats nothing."""
-    died = crash_points(careful, take_up_errands, prepare=make_session)
-    told = [str(point) for point in died]
-    for commit in ("errands: note", "LiveSession._accept", "errands: mark"):
-        assert [side for side in ("before", "after") if any(side in each and commit in each for each in told)] == [
-            "before",
-            "after",
-        ]
+def test_intent_effect_and_mark_survive_every_crash(tmp_path: Path) -> None:
+    """Between any two of the three a crash costs nothing and repeats nothing.
+
+    The turn commits beside the mark, in another order each time: where one was passed over, the work is done again.
+    """
+    wanted = {(side, at) for side in ("before", "after") for at in ("errands: note", "_accept", "errands: mark")}
+    for attempt in range(5):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        died = CrashPoints(folder)(careful, take_up_errands, prepare=make_session)
+        wanted -= {(side, at) for side, at in wanted for each in died if side == each.side and at in each.what}
+        if not wanted:
+            break
+    assert wanted == set(), "points at which nothing died"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -346,8 +347,8 @@ async def test_a_cancelled_open_leaves_nothing_open(tmp_path: Path) -> None:
         for _ in range(rounds + 1):
             await asyncio.sleep(0)
         task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        with suppress(asyncio.CancelledError):
+            await (await task).close()  # where it was quicker
     for _ in range(500):
         if threading.active_count() <= before and not is_own_file(tmp_path / "halo.db"):
             break
