@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 from .commands import Halo
@@ -13,8 +14,14 @@ SWAPPED = ("workspace", "tools", "search", "api", "signin", "web", "offline", "o
 
 
 def held(pid: int) -> tuple[int, int]:
-    """Return how many descriptors and threads a process has."""
-    return len(os.listdir(f"/proc/{pid}/fd")), len(os.listdir(f"/proc/{pid}/task"))
+    """Return how many descriptors and threads a process has, once these are the same for a second."""
+    found = -1, -1
+    for _ in range(30):
+        former, found = found, (len(os.listdir(f"/proc/{pid}/fd")), len(os.listdir(f"/proc/{pid}/task")))
+        if found == former:
+            break
+        time.sleep(1)
+    return found
 
 
 def ask(halo: Halo, folder: Path) -> str:
@@ -39,7 +46,7 @@ def test_every_plugin_is_swapped_again_and_again(halo: Halo, tmp_path: Path) -> 
         assert "heron.txt" in ask(halo, folder)
         before = before or held(pid)  # the first round may import what was not needed yet
     descriptors, threads = held(pid)
-    assert descriptors <= before[0] + 2 and threads <= before[1] + 1, (before, held(pid))
+    assert descriptors <= before[0] + 2 and threads <= before[1] + 1, (before, descriptors, threads)
     assert halo.run("plugins").out.count(": loaded") >= len(SWAPPED)
     listed = json.loads(halo.run("plugins", "--json").out)
     assert {row["state"] for row in listed if row["name"] in SWAPPED} == {"loaded"}

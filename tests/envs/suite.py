@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,8 @@ def main(target: str, *arguments: str) -> int:
     name = os.environ.get("TOX_ENV_NAME", folder.name)
     results = Path(os.environ.get("HALO_RESULTS", ROOT / ".tox" / "results")) / f"{name}.xml"
     command = [sys.executable, "-m", "pytest", str(folder), f"--junitxml={results}", *SHARED, *arguments]
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in its background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # tests press Ctrl-C
     with scratch(in_memory=folder == Path("tests/kernel")) as variables:
         return subprocess.call(command, cwd=ROOT, env={**os.environ, **variables})
 
