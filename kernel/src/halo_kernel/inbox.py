@@ -20,7 +20,8 @@ from .records.storable import check_storable
 from .tables import insert, select
 
 MAX_TEXT = 1_000_000
-_NUDGE = "SELECT id FROM inbox WHERE session = ? AND cause = 'recovery' AND at = ? AND state IN ('waiting', 'consumed')"
+_GOES_ON = "state = 'consumed' OR state = 'waiting' AND session NOT IN (SELECT id FROM sessions WHERE parked = 1)"
+_NUDGE = f"SELECT id FROM inbox WHERE session = ? AND cause = 'recovery' AND head = ? AND ({_GOES_ON})"
 _TOLD = "session, id, key, at, head"  # what `_receipt` needs of a row
 
 
@@ -206,7 +207,7 @@ def result_of(tx: Tx, row: int) -> records.TurnResult | None:
     for event in find(tx, session, f"kind = 'turn.ended' AND seq >= ({first}) ORDER BY seq", session, head, turn):
         end = event.body
         if isinstance(end, records.TurnEnded) and end.outcome != "yielded":
-            if end.kind == "crash" and (nudge := tx.one(_NUDGE, (session, event.at))):
+            if end.kind == "crash" and (nudge := tx.one(_NUDGE, (session, event.seq))):
                 return result_of(tx, int(nudge[0]))
             text, how = last_answer(tx, session, turn=event.turn), end.outcome
             return records.TurnResult(

@@ -390,8 +390,7 @@ def _chosen(engines: Sequence[tuple[str, Storage]], folder: Path) -> Storage:
     """Return the one engine that a plugin provides, else the kernel's own; what a home holds is of one engine."""
     plugins = dict([each for each in engines if each[0] != _ENGINE] or engines)
     if len(plugins) > 1:
-        said = f"there must be one storage engine, not those of {' and '.join(plugins)}"
-        raise StorageUnavailable(said, advice="leave all but one out")
+        raise StorageUnavailable(f"there must be one storage engine, not those of {' and '.join(plugins)}: leave one")
     ((plugin, engine),) = plugins.items()
     note, is_used = folder / "storage", (folder / "kernel.db").exists()
     began_with = read_secret(note) or (_ENGINE if is_used else engine.name)
