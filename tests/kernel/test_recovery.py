@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 
 from halo_kernel import OPERATOR, Incoming, ModelRequest, Text, Tool, hook
+from halo_kernel.inbox import result_of
+from halo_kernel.recovery import recover_tree
 from halo_kernel.testing import Answer, Hang, Postbox, ScriptedModel, a_session, running_kernel, until
 
 
@@ -111,3 +113,27 @@ async def test_who_asked_a_child_is_told_that_its_turn_was_cut(tmp_path: Path) -
     told = {part.target: part.text for part in post.arrived}
     assert told == {"post:a:root": "done", "post:a:child": "❌ the server stopped in the middle of this turn"}
     assert len(post.arrived) == 2
+
+
+async def test_who_is_not_asked_to_go_on_was_interrupted(tmp_path: Path) -> None:
+    """While a tree is parked, and when the request to go on is withdrawn, a message has the end of its turn."""
+    model = ScriptedModel([Hang("half")])
+    async with running_kernel(tmp_path / "home", model=model) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        row = (await session.prompt(Incoming(text="how many?")).accepted).row
+        await until(lambda: model.active)
+    async with running_kernel(tmp_path / "home", recover=False) as kernel:
+        await kernel.host.workspaces.open(tmp_path / "w")
+        name, database = session.info.id, kernel.workspaces.seats[session.info.workspace].database
+        lease = await database.lease(f"tree:{name}")
+        await recover_tree(database, lease, name, session="", clock=kernel.clock, boot=kernel.boot)
+
+        async def outcome(change: str) -> str:
+            await database.write(lambda tx: tx.one(change))
+            found = await database.read(lambda tx: result_of(tx, row))
+            return found.outcome if found else "goes on"
+
+        assert await outcome("UPDATE sessions SET parked = 0") == "goes on"
+        assert await outcome("UPDATE sessions SET parked = 1") == "interrupted"
+        assert await outcome("UPDATE sessions SET parked = 0") == "goes on"
+        assert await outcome("UPDATE inbox SET state = 'cancelled' WHERE cause = 'recovery'") == "interrupted"
