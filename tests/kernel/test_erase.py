@@ -323,12 +323,12 @@ async def test_another_process_s_session_refuses(tmp_path: Path) -> None:
 
 async def until_sent(kernel: Kernel, workspace: str, target: str) -> None:
     """Wait until it is written that the one delivery to a target was sent."""
-    async with asyncio.timeout(10):
-        while True:
-            owed = await kernel.host.outbox.list(workspace=workspace)
-            if [part.state for each in owed if each.target == target for part in each.parts] == ["sent"]:
-                return
-            await asyncio.sleep(0.01)
+
+    async def is_sent() -> bool:
+        owed = await kernel.host.outbox.list(workspace=workspace)
+        return [part.state for each in owed if each.target == target for part in each.parts] == ["sent"]
+
+    await until(is_sent, 10)
 
 
 async def test_a_reply_that_was_not_sent_is_not_sent_any_more(tmp_path: Path) -> None:

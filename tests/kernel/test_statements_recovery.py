@@ -79,12 +79,12 @@ async def at_rest(kernel: Kernel, sessions: list[Session]) -> None:
     """Wait until these sessions have nothing to do, reports of their children among it."""
     seat, marks = kernel.workspaces.seats[sessions[0].info.workspace], ", ".join("?" * len(sessions))
     sql = f"SELECT 1 FROM inbox WHERE state = 'waiting' AND session IN ({marks})"
-    async with asyncio.timeout(10):
-        while True:
-            waits = await seat.database.read(lambda tx: tx.one(sql, [each.info.id for each in sessions]))
-            if not waits and all(each.info.state == "idle" for each in sessions):
-                return
-            await asyncio.sleep(0.01)
+
+    async def nothing_waits() -> bool:
+        waits = await seat.database.read(lambda tx: tx.one(sql, [each.info.id for each in sessions]))
+        return waits is None and all(each.info.state == "idle" for each in sessions)
+
+    await until(nothing_waits, 10)
 
 
 async def journals(kernel: Kernel, sessions: list[Session]) -> dict[str, list[Event]]:

@@ -73,7 +73,7 @@ class Call:
 
         So a tool asks before its first effect. One that nobody answers in time is a refusal whose `by` is ''.
         """
-        raise NotImplementedError
+        raise NotImplementedError("only a call that a turn runs can wait for a person")
 
     def progress(self, text: str) -> None:
         """Show people a line about a long call; never stored."""

@@ -17,7 +17,7 @@ from ..errors import HaloError, StorageUnavailable
 from ..records import Account, Arrival, Guarantee, ModelRequest, Receipt, Text
 from .leaks import LeakGuard
 from .model import Answer, Step
-from .sessions import unless
+from .sessions import soon, unless
 from .workbench import Workbench
 
 _SECONDS = 10.0
@@ -395,11 +395,7 @@ async def _soon(
     condition: Callable[[], object], complaint: str | Callable[[], str], *, seconds: float | None = None
 ) -> None:
     """Return when `condition` is true, or raise `AssertionError`."""
-    for _ in range(int((seconds or _SECONDS) / _STEP)):
-        if condition():
-            return
-        await asyncio.sleep(_STEP)
-    raise AssertionError(complaint if isinstance(complaint, str) else complaint())
+    await soon(condition, complaint, seconds or _SECONDS)
 
 
 def _repeat(request: ModelRequest) -> Step:

@@ -22,7 +22,7 @@ from .leaks import LeakGuard
 from .mangled import last_name, mangled
 from .model import Answer, Hang, Pieces, Step
 from .servers import Front, listening
-from .sessions import journal, unless
+from .sessions import journal, soon, unless
 from .swaps import retire
 from .workbench import Workbench
 
@@ -434,8 +434,4 @@ async def _is_answered(session: Session) -> bool:
 
 async def _soon(condition: Callable[[], Awaitable[bool]], complaint: str) -> None:
     """Return when `condition` is true, or raise `AssertionError`."""
-    for _ in range(int(_SECONDS / _STEP)):
-        if await condition():
-            return
-        await asyncio.sleep(_STEP)
-    raise AssertionError(complaint)
+    await soon(condition, complaint, _SECONDS)

@@ -31,16 +31,19 @@ async def until(condition: Callable[[], object], seconds: float = 5.0, *, what: 
 
     Raises `AssertionError` that `what` did not come to pass when it is not within `seconds`.
     """
-    for _ in range(int(seconds / _STEP)):
-        if await given(condition):
-            return
-        await asyncio.sleep(_STEP)
-    raise AssertionError(f"{what} did not come to pass within {seconds:g} s")
+    await soon(condition, f"{what} did not come to pass within {seconds:g} s", seconds)
 
 
-async def unless(seen: Callable[[], object], seconds: float) -> None:
-    """Return after `seconds`, or when `seen` is true, a plain function or one to be awaited: it should not be."""
+async def soon(condition: Callable[[], object], complaint: str | Callable[[], str], seconds: float) -> None:
+    """Return when `condition` is true, a plain function or one to be awaited; else raise `AssertionError` in words."""
+    if not await unless(condition, seconds):
+        raise AssertionError(complaint if isinstance(complaint, str) else complaint())
+
+
+async def unless(seen: Callable[[], object], seconds: float) -> bool:
+    """Return False after `seconds`, or True when `seen` is true, a plain function or one to be awaited."""
     for _ in range(int(seconds / _STEP)):
         if await given(seen):
-            return
+            return True
         await asyncio.sleep(_STEP)
+    return False
