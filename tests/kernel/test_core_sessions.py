@@ -256,6 +256,35 @@ async def test_what_gave_way_to_a_message_that_is_withdrawn_is_answered(tmp_path
         assert "newer" not in inputs(await journal(session))
 
 
+@pytest.mark.parametrize("how", ["stop", "archive"])
+async def test_what_gave_way_to_a_message_that_never_ran_is_cancelled(tmp_path: Path, how: str) -> None:
+    """A halt settles a chain of messages whose turns gave way, and what is answered later is not their answer."""
+    held, gates = Held(), [asyncio.Event(), asyncio.Event()]
+    note = NoteTool(wait=lambda call: gates[len(note.seen) - 1].wait())
+    model = ScriptedModel([Calls([("note", {"text": "x"})]), Calls([("note", {"text": "y"})]), Answer("to the last")])
+    async with running_kernel(tmp_path / "home", model=model, tools=[note], extra={"held": held}) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        handles = [session.prompt(Incoming(text="run", key="first"))]
+        for text, number in (("also", 1), ("newer", 2)):
+            await until(lambda number=number: len(note.seen) == number)
+            handles.append(session.prompt(Incoming(text=text, key=text)))
+            await handles[-1].accepted
+            gates[number - 1].set()
+        await asyncio.wait_for(held.reached.wait(), 5)
+        halting = asyncio.ensure_future(getattr(session, how)())
+        await until(lambda: session.info.stopped or session.info.archived)
+        held.free.set()
+        await halting
+        assert [(await soon(handle)).outcome for handle in handles] == ["cancelled"] * 3
+        if how == "archive":
+            return
+        last = await soon(session.prompt(Incoming(text="and now?")))
+        assert (last.outcome, last.text) == ("succeeded", "to the last")
+        again = [session.prompt(Incoming(text="again", key=key)) for key in ("first", "also", "newer")]
+        assert [(await soon(handle)).outcome for handle in again] == ["cancelled"] * 3
+        assert len(model.requests) == 3
+
+
 async def test_a_cancel_between_two_turns_is_heard(tmp_path: Path) -> None:
     """A message whose turn has given way is cancelled with the turn that takes over, though that has not begun."""
     held, reached, free = asyncio.Event(), asyncio.Event(), asyncio.Event()

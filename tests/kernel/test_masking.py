@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from halo_kernel import Call, Denial, Incoming, Kernel, ModelCall, Session, hook
+from halo_kernel import OPERATOR, Call, Denial, Incoming, Kernel, ModelCall, Question, Session, hook
 from halo_kernel.testing import (
     Answer,
     Calls,
@@ -106,5 +106,36 @@ async def test_a_secret_in_an_error_reaches_nobody(tmp_path: Path) -> None:
         kinds = [event.kind for event in events if "<secret server.password>" in repr(event)]
         assert {"assistant.discarded", "turn.ended", "tool.finished", "context.skipped"} <= set(kinds)
         assert PASSWORD not in repr(events) and PASSWORD not in repr(model.requests)
+    files = [path for path in (tmp_path / "w" / ".halo").iterdir() if path.is_file()]
+    assert files and all(PASSWORD.encode() not in path.read_bytes() for path in files)
+
+
+async def test_what_a_vendor_says_is_cut_once_it_is_masked(tmp_path: Path) -> None:
+    """A secret that lies across the end of a long error leaves no half of itself."""
+    long = "x" * (2_000 - 8)
+    model = ScriptedModel([Fail("account", message=f"{long}{PASSWORD}{'y' * 9_000}")])
+    async with running_kernel(tmp_path / "home", model=model, env={"HALO_PASSWORD": PASSWORD}) as kernel:
+        result = await (await a_session(kernel, tmp_path / "w")).prompt(Incoming(text="go")).result
+        assert result.error == f"{long}<secret "
+
+
+async def test_a_secret_in_an_answer_to_a_question_reaches_nobody(tmp_path: Path) -> None:
+    """What a person says with a refusal is masked like all that they write."""
+
+    class Asking(NoteTool):
+        async def run(self, call: Any) -> str:
+            return str((call.answer or call.ask(Question(text="Really?"))).text)
+
+    model = ScriptedModel([Calls([("note", {})]), Answer("as you like")])
+    env = {"HALO_PASSWORD": PASSWORD}
+    async with running_kernel(tmp_path / "home", model=model, tools=[Asking()], env=env) as kernel:
+        session = await a_session(kernel, tmp_path / "w")
+        handle, questions = session.prompt(Incoming(text="go")), kernel.host.questions
+        await until(lambda: session.info.state == "waiting")
+        who: dict[str, Any] = {"workspace": session.info.workspace, "principal": OPERATOR}
+        (asked,) = await questions.list(**who)
+        await questions.answer(asked.id, **who, approved=False, text=f"not with {PASSWORD}")
+        await handle.result
+        assert PASSWORD not in repr(model.requests) and "not with <secret server.password>" in repr(model.requests)
     files = [path for path in (tmp_path / "w" / ".halo").iterdir() if path.is_file()]
     assert files and all(PASSWORD.encode() not in path.read_bytes() for path in files)

@@ -78,3 +78,28 @@ async def test_an_engine_that_breaks_is_named(tmp_path: Path) -> None:
         await converse(tmp_path / "home", tmp_path / "w", other=Other(fault=ValueError("no such shelf")))
     with pytest.raises(StorageUnavailable, match=r"^the shelf is full$"):
         await converse(tmp_path / "home", tmp_path / "w", other=Other(fault=StorageUnavailable("the shelf is full")))
+
+
+@pytest.mark.parametrize("noted", [b"other\n", b" other "])
+async def test_the_note_of_the_engine_may_be_written_by_hand(tmp_path: Path, noted: bytes) -> None:
+    """White space around the name, as an editor leaves it, does not count."""
+    assert await converse(tmp_path / "home", tmp_path / "w", other=Other()) == "other"
+    (tmp_path / "home" / "global" / "storage").write_bytes(noted)
+    assert await converse(tmp_path / "home", tmp_path / "w", other=Other()) == "other"
+
+
+async def test_a_damaged_note_opens_no_home(tmp_path: Path) -> None:
+    """What is no name of an engine is shown as it stands, and not written over."""
+    note = tmp_path / "home" / "global" / "storage"
+    assert await converse(tmp_path / "home", tmp_path / "w", other=Other()) == "other"
+    note.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(StorageUnavailable, match=r"the storage engine '\ufffd\ufffd.*', not by the 'other'"):
+        await converse(tmp_path / "home", tmp_path / "w", other=Other())
+    assert note.read_bytes() == b"\xff\xfe\x00"
+
+
+async def test_an_engine_that_never_opened_keeps_no_home(tmp_path: Path) -> None:
+    """A home stays free for another engine until its first has opened."""
+    with pytest.raises(StorageUnavailable):
+        await converse(tmp_path / "home", tmp_path / "w", broken=Other("broken", fault=ValueError("no such shelf")))
+    assert await converse(tmp_path / "home", tmp_path / "w", other=Other()) == "other"

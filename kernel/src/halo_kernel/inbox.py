@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import groupby, takewhile
 from operator import attrgetter
 
 from msgspec import Struct
@@ -176,11 +176,11 @@ def are_waiting(tx: Tx, rows: list[Waiting]) -> int:
     return int(found[0]) if found is not None else 0
 
 
-def gave_way(tx: Tx, session: str) -> str:
-    """Return the last turn if it gave way to newer input and none has begun since, else ''."""
-    where = "kind IN ('turn.started', 'turn.ended') ORDER BY seq DESC LIMIT 1"
-    last = ((event.turn, event.body) for event in find(tx, session, where))
-    return next((turn for turn, body in last if isinstance(body, records.TurnEnded) and body.outcome == "yielded"), "")
+def gave_way(tx: Tx, session: str) -> list[str]:
+    """Return the turns that gave way, each to the next one, newest first; none once another has begun or ended."""
+    where = "kind = 'turn.ended' AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.session = events.session)"
+    ends = find(tx, session, f"{where} ORDER BY seq DESC")
+    return [each.turn for each in takewhile(lambda end: getattr(end.body, "outcome", "") == "yielded", ends)]
 
 
 def withdraw(tx: Tx, session: str, row: int) -> bool:
@@ -205,8 +205,7 @@ def result_of(tx: Tx, row: int) -> records.TurnResult | None:
         return records.TurnResult(session=session, turn="", outcome=outcome, text=ran.text if ran else "")
     first = "SELECT min(seq) FROM events WHERE session = ? AND seq > ? AND turn = ?"
     for event in find(tx, session, f"kind = 'turn.ended' AND seq >= ({first}) ORDER BY seq", session, head, turn):
-        end = event.body
-        if isinstance(end, records.TurnEnded) and end.outcome != "yielded":
+        if isinstance(end := event.body, records.TurnEnded) and end.outcome != "yielded":
             if end.kind == "crash" and (nudge := tx.one(_NUDGE, (session, event.seq))):
                 return result_of(tx, int(nudge[0]))
             text, how = last_answer(tx, session, turn=event.turn), end.outcome

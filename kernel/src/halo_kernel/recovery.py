@@ -87,9 +87,8 @@ def withdraw_message(tx: Tx, session: str, row: int, *, now: int) -> bool:
     """
     if not withdraw(tx, session, row):
         return False
-    turn = gave_way(tx, session)
-    if turn and not waiting(tx, session):
-        _nudge(tx, session, _WITHDRAWN, f"{turn}:{row}", now)
+    if (turns := gave_way(tx, session)) and not waiting(tx, session):
+        _nudge(tx, session, _WITHDRAWN, f"{turns[0]}:{row}", now)
     settle(tx, session, at=now)
     return True
 

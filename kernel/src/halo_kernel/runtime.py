@@ -28,7 +28,7 @@ from .outbox import Courier
 from .plugins import Plugin, Plugins
 from .records import HealthCheck, Offer, Route, WorkspaceInfo
 from .scopes import Scope
-from .secrets import ensure_home, read_secret, write_secret
+from .secrets import ensure_home, write_secret
 from .sessions import Outbox, Questions, Sessions
 from .sessions.retention import watch_retention
 from .sessions.seat import Seat
@@ -142,6 +142,8 @@ class Kernel:
             default=settings.of(sections.AgentSettings).default,
             make_seat=partial(self._make_seat, embedded),
         )
+        if storage.name != _ENGINE:  # it has opened
+            write_secret(self.home / "global" / "storage", storage.name)
         blobs = Blobs(self._folder)
         self.sessions = Sessions(self.workspaces.seat, blobs)
         channels = await self.data.open_channels()
@@ -393,10 +395,8 @@ def _chosen(engines: Sequence[tuple[str, Storage]], folder: Path) -> Storage:
         raise StorageUnavailable(f"there must be one storage engine, not those of {' and '.join(plugins)}: leave one")
     ((plugin, engine),) = plugins.items()
     note, is_used = folder / "storage", (folder / "kernel.db").exists()
-    began_with = read_secret(note) or (_ENGINE if is_used else engine.name)
+    began_with = note.read_text("utf-8", "replace").strip() if note.is_file() else _ENGINE if is_used else engine.name
     if began_with != engine.name:
         said = f"this home is kept by the storage engine {began_with!r}, not by the {engine.name!r} of {plugin}"
         raise StorageUnavailable(said, advice="install or mend that plugin, or set HALO_HOME to another folder")
-    if engine.name != _ENGINE:
-        write_secret(note, engine.name)
     return engine

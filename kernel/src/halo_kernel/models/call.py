@@ -21,6 +21,7 @@ _SLOW = {"throttle", "server"}
 _RETRIED = _SLOW | {"network", "timeout", "empty"}
 _LONGEST_WAIT = 60.0
 _SHORT_WAIT = 5.0  # nobody waits longer for a model while there is another one to ask
+_SAID = 2_000  # of what a vendor says of an error, in characters
 _NAME_CHARS = 256  # no provider takes tools of longer names, so a longer one is made up
 _KEEP_ALIVE = TextDelta("")
 CLOSE_SECONDS = 5.0
@@ -104,7 +105,7 @@ class Caller:
                 await self._stream(provider, call.request, attempt, listener)
                 return _whole(attempt)
             except ModelError as error:
-                error.message, error.advice = self.mask(error.message), self.mask(error.advice)
+                error.message, error.advice = self.mask(error.message)[:_SAID], self.mask(error.advice)[:_SAID]
                 await listener.failed(attempt, error)
                 wait = _wait_before_next(error, number)
                 enough = others and (number > 1 or wait > _SHORT_WAIT or error.kind == "timeout")

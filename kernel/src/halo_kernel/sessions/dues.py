@@ -36,7 +36,7 @@ class Questions:
         Raises `NotFound`, `Forbidden` below the call's level, `Conflict` for a question that is settled or over.
         """
         seat = await self._seat_of(workspace)
-        settle = partial(answer, number=question, principal=principal, approved=approved, text=text)
+        settle = partial(answer, number=question, principal=principal, approved=approved, text=seat.mask(text))
         info, events = await seat.database.write(partial(settle, at=seat.clock.now()))
         seat.tell(events)
         await seat.registry.wake(seat, info.session)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from .. import records, tables
 from ..contracts import Tx, Value
 from ..errors import BadInput, Conflict, NotFound
-from ..inbox import check_open, input_of, prepared, waiting
+from ..inbox import check_open, gave_way, input_of, prepared, waiting
 from ..journal import append, journal_of
 from ..outbox import owe_replies
 from ..questions import supersede
@@ -167,21 +167,22 @@ def tree(tx: Tx, session: str) -> list[str]:
 def halt(tx: Tx, session: str, how: Halt, *, at: int) -> tuple[records.Event, ...]:
     """Stop, archive or delete a session; return what was journaled. Its active run is not touched.
 
-    What waits goes into the history unanswered when it is stopped, else it is dropped; a paused turn will end as
-    cancelled. One that is deleted is found no more, and its rows are taken out later.
+    What waits goes into the history unanswered when it is stopped, else it is dropped, and what gave way to it is
+    answered no more; a paused turn will end as cancelled. One that is deleted is found no more; its rows go later.
     """
     if how == "deleted":  # a turn that nobody runs has nobody to end it
         tx.execute("DELETE FROM runs WHERE session = ? AND (landed = 1 OR waiting > 0)", (session,))
     events = end_pause(tx, session, why=f"the session was {how}", at=at)
     tx.execute(f"UPDATE sessions SET {how}_at = coalesce({how}_at, ?) WHERE id = ?", (at, session))
-    left = waiting(tx, session) if how == "stopped" else []
+    left = [input_of(row, prepared(row)) for row in waiting(tx, session)] if how == "stopped" else []
     state = "stopped" if how == "stopped" else "dropped"
     tx.execute("UPDATE inbox SET state = ? WHERE session = ? AND state IN ('waiting', 'held')", (state, session))
+    for turn in gave_way(tx, session):
+        tx.execute("UPDATE inbox SET state = ? WHERE session = ? AND turn = ?", (state, session, turn))
     reason: records.Settlement = "deleted" if how == "deleted" else "cancelled"
     owe_replies(tx, session, text=f"The session was {how}.", reason=reason, at=at)
     settle(tx, session, at=at)
-    kept = [input_of(row, prepared(row)) for row in left]
-    return events + (append(tx, session, kept, at=at) if kept else ())
+    return events + (append(tx, session, left, at=at) if left else ())
 
 
 def end_pause(tx: Tx, session: str, *, at: int, why: str = "the turn was cancelled") -> tuple[records.Event, ...]:

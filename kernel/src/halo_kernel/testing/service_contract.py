@@ -111,17 +111,19 @@ class ServiceContract:
 
     async def until_done(self, halo: Workbench, clock: SteppedClock, *keys: str) -> None:
         """Let time pass until pieces of work are done."""
+        done = await self.done_in(halo, clock, _SECONDS, *keys)
+        lost = ", ".join(sorted(set(keys) - set(done)))
+        assert not lost, f"{lost} was owed, and is not done after {_SECONDS:g} s; done: {', '.join(done) or 'none'}"
+
+    async def done_in(self, halo: Workbench, clock: SteppedClock, seconds: float, *keys: str) -> Sequence[str]:
+        """Let time pass until pieces of work are done, for so many seconds at most, and return what is done."""
         done: Sequence[str] = ()
-        end = time.monotonic() + _SECONDS
-        while time.monotonic() < end:
+        end = time.monotonic() + seconds
+        while not set(keys) <= set(done) and time.monotonic() < end:
             clock.advance(self.interval or 1.0)
             await asyncio.sleep(_STEP)
             done = await self.done(halo)
-            if set(keys) <= set(done):
-                return
-        lost = ", ".join(sorted(set(keys) - set(done)))
-        known = ", ".join(done) or "none"
-        raise AssertionError(f"{lost} was owed, and is not done after {_SECONDS:g} s; done: {known}")
+        return done
 
     async def counted(self, halo: Workbench, clock: SteppedClock, **counts: int) -> None:
         """See that pieces of work were done so often, and are not done again as time passes."""
@@ -164,9 +166,8 @@ class ServiceContract:
         async with self.closing(server):
             kernel = await self.begin(server, service_env)
             await self.owe(server, "a")
-            clock.advance(2 * self.interval)
-            await unless(lambda: self.done(server), _WRONG_SECONDS)
-            assert not await self.done(server), "it works in a kernel that does not serve: begin in `Service.run`"
+            done = await self.done_in(server, clock, _WRONG_SECONDS, "a")
+            assert not done, "it works in a kernel that does not serve: begin in `Service.run`"
             began = time.monotonic()
             await kernel.work()
             took = time.monotonic() - began

@@ -12,7 +12,6 @@ from halo_kernel import ModelError, ModelErrorKind
 from .loose import items, mapping, text
 from .surrogates import sound
 
-_SHOWN = 500
 _OVERFLOW = re.compile(
     r"context[_ -]?length|context[_ -]?window|context limit|context size|maximum context|contextwindowoverflow"
     r"|too many input tokens|(?:prompt|input)[_ ](?:is )?too[_ ]long|exceeded model token limit"
@@ -150,5 +149,4 @@ def _words(payload: Mapping[str, object]) -> str:
 
 
 def _short(said: str) -> str:
-    said = " ".join(sound(said).split())
-    return said if len(said) <= _SHOWN else f"{said[:_SHOWN]}…"
+    return " ".join(sound(said).split())  # the kernel cuts it, once no key is in it any more
