@@ -24,17 +24,24 @@ if TYPE_CHECKING:
 _COMMAND = re.compile(r"/[a-z][a-z0-9_-]{0,31}(\s.*)?", re.DOTALL)
 
 
+def is_said(message: Incoming) -> bool:
+    """Tell whether a person says it."""
+    return message.principal.kind == "person" and message.cause == "message"
+
+
 def is_command(message: Incoming) -> bool:
     """Tell whether a person asks for a command."""
-    said = message.principal.kind == "person" and message.cause == "message"
-    return said and _COMMAND.fullmatch(message.text.strip()) is not None
+    return is_said(message) and _COMMAND.fullmatch(message.text.strip()) is not None
 
 
-async def carry_out(seat: Seat, session: LiveSession, message: Incoming, *, key: str, access: Access) -> Receipt:
-    """Carry a command out and return its receipt, written with what came of it; one with a known key is not run again.
+async def carry_out(seat: Seat, session: LiveSession, message: Incoming, *, key: str, access: Access) -> Receipt | None:
+    """Carry a command out and return its receipt, written with what came of it; None for any other message.
 
-    A crash between its effect and that write leaves nothing, so that its sender sends it again.
+    One with a known key is not run again. A crash between its effect and that write leaves nothing, so that its sender
+    sends it again.
     """
+    if not is_command(message):
+        return None
     seen = await seat.database.read(lambda tx: receipt_of(tx, message.principal, key))
     if seen is not None:
         return seen
@@ -44,7 +51,7 @@ async def carry_out(seat: Seat, session: LiveSession, message: Incoming, *, key:
 
     def write(tx: Tx) -> tuple[Receipt, tuple[Event, ...]]:
         receipt, fresh = accept(tx, session.info.id, row, key=key, at=at, access=access, cap=0)
-        return receipt, _settle(tx, receipt, row, result, at=at) if fresh else ()
+        return receipt, settle(tx, receipt, row, result, at=at) if fresh else ()
 
     receipt, events = await seat.database.write(write)
     seat.tell(events)
@@ -52,7 +59,8 @@ async def carry_out(seat: Seat, session: LiveSession, message: Incoming, *, key:
     return receipt
 
 
-def _settle(tx: Tx, receipt: Receipt, message: Incoming, result: CommandResult, *, at: int) -> tuple[Event, ...]:
+def settle(tx: Tx, receipt: Receipt, message: Incoming, result: CommandResult, *, at: int) -> tuple[Event, ...]:
+    """Write what came of a command that was accepted, owe it to where it came from, and return what is journaled."""
     tx.execute("UPDATE inbox SET state = 'done', owed = 0 WHERE id = ?", (receipt.row,))
     if message.route:
         key, kind = f"reply:{receipt.row}:{at}", message.route.partition(":")[0]

@@ -26,7 +26,8 @@ from ..scopes import Scope
 from ..supervisor import Tasks
 from ..turns import Desk, Turn, complete, usage_of
 from . import rows
-from .commands import carry_out, is_command
+from .choices import choose
+from .commands import carry_out
 from .duty import Duty, find_duty
 from .prompts import Prompt, Prompts
 from .seat import Seat
@@ -149,8 +150,9 @@ class LiveSession:
         await seat.mark_busy()
         key = message.key or f"auto:{seat.clock.new_id()}"
         access = fold_access(self._info.access, message.principal.access, message.access or self._info.access)
-        if is_command(message):
-            return await carry_out(seat, self, message, key=key, access=access), False
+        for serve in (choose, carry_out):
+            if receipt := await serve(seat, self, message, key=key, access=access):
+                return receipt, False
         self.find_agent()
         at, cap = seat.stamp(), seat.limits.max_queue_size
         return await seat.database.write(
