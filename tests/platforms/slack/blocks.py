@@ -35,12 +35,21 @@ def _blocks(blocks: Sequence[Any]) -> Iterator[str]:
 
 
 def _twice(blocks: Sequence[Any]) -> Iterator[str]:
-    seen = set()
+    seen: list[Any] = []
     for index, block in enumerate(blocks):
         if isinstance(block, dict) and (name := block.get("block_id")):
             if name in seen:
                 yield _at(f"`block_id` {name} already exists", f"/blocks/{index}/block_id")
-            seen.add(name)
+            seen.append(name)
+        if isinstance(block, dict) and isinstance(block.get("elements"), list):
+            yield from _same_action(block["elements"], f"/blocks/{index}/elements")
+
+
+def _same_action(elements: Sequence[Any], place: str) -> Iterator[str]:
+    names = [each.get("action_id") if isinstance(each, dict) else None for each in elements]
+    for index, name in enumerate(names):
+        if isinstance(name, str) and name in names[:index]:
+            yield _at(f"`action_id` {name} already exists", f"{place}/{index}/action_id")
 
 
 def _part(part: dict[str, Any], rule: PartRule, place: str) -> Iterator[str]:

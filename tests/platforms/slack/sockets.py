@@ -70,7 +70,7 @@ class Sockets:
         ledger.count("sockets:opened")
         pinging = asyncio.get_running_loop().create_task(self._ping(socket))
         try:
-            await socket.run(lambda message: self._heard(socket, message))
+            await socket.run(lambda message: self._heard(socket, message), lambda: ledger.count("pings"))
         finally:
             pinging.cancel()
             self.open.remove(socket)

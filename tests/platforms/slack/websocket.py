@@ -45,22 +45,23 @@ class Socket:
         """Whether frames can go out."""
         return self._protocol.state is OPEN
 
-    async def run(self, heard: Callable[[Json], None]) -> None:
-        """Read until it ends, and give every message to `heard`."""
+    async def run(self, heard: Callable[[Json], None], pinged: Callable[[], None]) -> None:
+        """Read until it ends; give every message to `heard`, tell `pinged` of every ping, which is answered."""
         while data := await self._line.read():
             if self.silent:
                 continue
             self._protocol.receive_data(data)
             for frame in self._protocol.events_received():
                 if isinstance(frame, Frame):
-                    self._take(frame, heard)
+                    self._take(frame, heard, pinged)
             await self._flush()
             if not self.open:
                 return
 
-    def _take(self, frame: Frame, heard: Callable[[Json], None]) -> None:
+    def _take(self, frame: Frame, heard: Callable[[Json], None], pinged: Callable[[], None]) -> None:
         if frame.opcode is Opcode.PING:
             self.pings += 1
+            pinged()
         if frame.opcode is Opcode.TEXT:
             heard(json.loads(bytes(frame.data)))
 
