@@ -10,6 +10,7 @@ import aiohttp
 from aiohttp import web
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
+from slack_sdk.http_retry.async_handler import AsyncRetryHandler
 from slack_sdk.http_retry.builtin_async_handlers import (
     AsyncConnectionErrorRetryHandler,
     AsyncRateLimitErrorRetryHandler,
@@ -25,7 +26,7 @@ PATIENCE = (AsyncConnectionErrorRetryHandler, AsyncRateLimitErrorRetryHandler, A
 
 def client(slack: SlackServer, *, token: str | None = None, patient: bool = False) -> AsyncWebClient:
     """Return Slack's client for the app's bot; a patient one tries again as it is documented to."""
-    handlers = [each(max_retry_count=2) for each in PATIENCE] if patient else []
+    handlers: list[AsyncRetryHandler] = [each(max_retry_count=2) for each in PATIENCE] if patient else []
     return AsyncWebClient(token or slack.app.token, base_url=slack.api_url, retry_handlers=handlers)
 
 
@@ -63,7 +64,7 @@ def echo_app(slack: SlackServer) -> AsyncApp:
 async def _answer(client: AsyncWebClient, event: dict[str, Any], *, thread: str | None) -> None:
     text = f"echo: {event['text']}"
     button = {"type": "button", "action_id": "yes", "value": "42", "text": {"type": "plain_text", "text": "Yes"}}
-    blocks = [
+    blocks: list[dict[str, Any]] = [
         {"type": "section", "text": {"type": "mrkdwn", "text": text}},
         {"type": "actions", "elements": [button]},
     ]

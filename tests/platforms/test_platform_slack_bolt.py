@@ -55,6 +55,21 @@ async def test_threads_stay_apart(slack: SlackServer) -> None:
         assert answer["shown"] == f"echo: @halo from {name}"
 
 
+async def test_twenty_threads_of_ten_people(slack: SlackServer) -> None:
+    """Twenty threads that go on at once get each answer where it belongs, one for each question."""
+    people = [f"bird{number}" for number in range(10)]
+    for name in people:
+        slack.people.add_user(name)
+    channel = slack.people.add_channel("general", [*people, "halo"])
+    roots = [slack.people.say(people[number % 10], channel, f"thread {number}") for number in range(20)]
+    for turn in range(2):
+        for number, root in enumerate(roots):
+            slack.people.say(people[(number + turn) % 10], channel, f"@halo {number}.{turn}", thread=root)
+    for number, root in enumerate(roots):
+        answers = await slack.answers(channel, thread=root, count=2)
+        assert sorted(each["shown"] for each in answers) == [f"echo: @halo {number}.{turn}" for turn in range(2)]
+
+
 async def test_a_command_is_answered_twice(slack: SlackServer) -> None:
     """The acknowledgement of a command is seen by its user alone, what goes to its response URL by everybody."""
     channel = slack.people.add_channel("general", ["kim", "halo"])

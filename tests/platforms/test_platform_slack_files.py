@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import aiohttp
 import httpx
@@ -37,10 +38,10 @@ async def test_the_three_steps(slack: SlackServer, http: httpx.AsyncClient, way:
     web, channel = client(slack), slack.people.add_channel("general", ["kim", "halo"])
     ts = slack.people.say("kim", channel, "send me something")
     announced = await web.files_getUploadURLExternal(filename="a.png", length=len(CONTENT))
-    sent = {"content": CONTENT} if way == "raw" else {"files": {"file": ("a.png", CONTENT)}}
+    sent: dict[str, Any] = {"content": CONTENT} if way == "raw" else {"files": {"file": ("a.png", CONTENT)}}
     answer = await http.post(announced["upload_url"], **sent)
     assert (answer.status_code, answer.text) == (200, f"OK - {len(CONTENT)}")
-    shared = {"channel_id": channel, "thread_ts": ts, "initial_comment": "there"}
+    shared: dict[str, Any] = {"channel_id": channel, "thread_ts": ts, "initial_comment": "there"}
     done = await web.files_completeUploadExternal(files=[{"id": announced["file_id"], "title": "A"}], **shared)
     (message,) = slack.people.answers(channel, thread=ts)
     assert (message["shown"], message["files"][0]["name"]) == ("there", "a.png")

@@ -169,6 +169,13 @@ async def test_a_missing_scope_is_named(place: Place) -> None:
     assert (await place.web.conversations_history(channel=place.ids["dm"]))["ok"]
 
 
+async def test_headers_tell_the_scopes(place: Place) -> None:
+    """Each answer tells what the token may do and what would have been enough."""
+    place.slack.app.scopes = {"users:read", "chat:write"}
+    headers = (await place.web.users_list()).headers
+    assert (headers["X-OAuth-Scopes"], headers["X-Accepted-OAuth-Scopes"]) == ("chat:write,users:read", "users:read")
+
+
 async def test_complaints_about_blocks_say_where(place: Place) -> None:
     """`invalid_blocks` lists every fault with its place."""
     blocks = [*_texts(3001), {"type": "sections"}, {"type": "section"}]
@@ -220,7 +227,11 @@ async def test_text_is_kept_as_slack_keeps_it(place: Place) -> None:
 
 async def test_a_client_msg_id_makes_one_message(place: Place) -> None:
     """A message that is sent again with its `client_msg_id` answers the first one and stands there once."""
-    sent = {"channel": place.ids["general"], "text": "once", "client_msg_id": "0f9ab9e6-1f0e-4a51-9f9c-54f12e9f9ab9"}
+    sent: dict[str, Any] = {
+        "channel": place.ids["general"],
+        "text": "once",
+        "client_msg_id": "0f9ab9e6-1f0e-4a51-9f9c-54f12e9f9ab9",
+    }
     first, second = [await place.web.chat_postMessage(**sent) for _ in range(2)]
     assert first["ts"] == second["ts"]
     assert [each["text"] for each in place.slack.people.answers("general")] == ["mine", "once"]
@@ -251,15 +262,19 @@ async def test_history_has_pages_and_threads_apart(place: Place) -> None:
         cursor = told["response_metadata"]["next_cursor"]
     assert pages == [["4", "3", "2"], ["1", "0", "mine"], ["hello"]]
     for ts in (place.ids["said"], place.ids["reply"]):
-        told = await place.web.conversations_replies(channel=place.ids["general"], ts=ts)
-        assert [each["text"] for each in told["messages"]] == ["hello", "hello kim"]
-    assert told["messages"][0]["reply_count"] == 1
-    assert told["messages"][1]["parent_user_id"] == place.ids["kim"]
+        root, reply = (await place.web.conversations_replies(channel=place.ids["general"], ts=ts))["messages"]
+        assert (root["text"], root["reply_count"]) == ("hello", 1)
+        assert (reply["text"], reply["parent_user_id"]) == ("hello kim", place.ids["kim"])
 
 
 async def test_a_broadcast_reply_stands_in_both(place: Place) -> None:
     """`reply_broadcast` shows a reply in its thread and in the channel."""
-    sent = {"channel": place.ids["general"], "text": "all", "thread_ts": place.ids["said"], "reply_broadcast": True}
+    sent: dict[str, Any] = {
+        "channel": place.ids["general"],
+        "text": "all",
+        "thread_ts": place.ids["said"],
+        "reply_broadcast": True,
+    }
     posted = await place.web.chat_postMessage(**sent)
     assert posted["message"]["subtype"] == "thread_broadcast"
     for thread in (None, place.ids["said"]):
@@ -277,8 +292,8 @@ async def test_a_user_id_opens_the_direct_message(place: Place) -> None:
 
 async def test_streams_grow_and_end(place: Place) -> None:
     """The client's stream is one message that grows; afterwards it takes nothing more."""
-    to = {"recipient_team_id": place.slack.platform.team.id, "recipient_user_id": place.ids["kim"]}
-    at = {"channel": place.ids["general"], "thread_ts": place.ids["said"]}
+    to: dict[str, Any] = {"recipient_team_id": place.slack.platform.team.id, "recipient_user_id": place.ids["kim"]}
+    at: dict[str, Any] = {"channel": place.ids["general"], "thread_ts": place.ids["said"]}
     stream = await place.web.chat_stream(**at, **to, buffer_size=1)
     await stream.append(markdown_text="**one** ")
     await stream.append(markdown_text="two ")
@@ -313,8 +328,8 @@ async def test_streams_are_checked(place: Place, error: str, changed: dict[str, 
 
 async def test_a_person_stops_a_stream(place: Place) -> None:
     """After somebody pressed stop, nothing more is taken."""
-    to = {"recipient_team_id": place.slack.platform.team.id, "recipient_user_id": place.ids["kim"]}
-    at = {"channel": place.ids["general"], "thread_ts": place.ids["said"]}
+    to: dict[str, Any] = {"recipient_team_id": place.slack.platform.team.id, "recipient_user_id": place.ids["kim"]}
+    at: dict[str, Any] = {"channel": place.ids["general"], "thread_ts": place.ids["said"]}
     ts = (await place.web.chat_startStream(**at, **to, markdown_text="on and"))["ts"]
     place.slack.people.stop_stream("kim", "general", ts)
     refused = await place.refusal("chat.appendStream", channel="<general>", ts=ts, markdown_text=" on")
@@ -323,7 +338,7 @@ async def test_a_person_stops_a_stream(place: Place) -> None:
 
 async def test_a_status_ends_with_the_answer(place: Place) -> None:
     """What an agent says that it does stands beside the thread until it answers there."""
-    thread = {"channel_id": place.ids["general"], "thread_ts": place.ids["said"]}
+    thread: dict[str, Any] = {"channel_id": place.ids["general"], "thread_ts": place.ids["said"]}
     await place.web.assistant_threads_setStatus(**thread, status="is thinking…")
     await place.web.assistant_threads_setTitle(**thread, title="Birds")
     await place.web.assistant_threads_setSuggestedPrompts(**thread, prompts=[{"title": "Go", "message": "go on"}])

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
+from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.web.async_client import AsyncWebClient
 from websockets.asyncio.client import ClientConnection, connect
@@ -21,13 +22,22 @@ from .slack import Pace, SlackServer
 from .slack.ledger import Delivered
 from .slack_echo import PING, client, echo_app, over_socket
 
-QUICK = Pace(ack=0.3, retries=(0.0, 0.05, 0.1), warning=0.1)
+CALM = Pace(retries=(0.0, 0.2, 0.4), warning=0.1)
+HASTY = Pace(ack=0.2, retries=(0.0, 0.05, 0.1))
 
 
 @pytest.fixture
 async def slack() -> AsyncIterator[SlackServer]:
-    """A Slack in a hurry, with Kim."""
-    async with SlackServer(pace=QUICK) as slack:
+    """A Slack with Kim, which waits for an ack as long as Slack does."""
+    async with SlackServer(pace=CALM) as slack:
+        slack.people.add_user("kim")
+        yield slack
+
+
+@pytest.fixture
+async def hasty() -> AsyncIterator[SlackServer]:
+    """A Slack with Kim, for apps that do not acknowledge."""
+    async with SlackServer(pace=HASTY) as slack:
         slack.people.add_user("kim")
         yield slack
 
@@ -71,6 +81,11 @@ async def settled(slack: SlackServer, delivered: Delivered) -> str:
     return delivered.state
 
 
+async def unacked(slack: SlackServer, times: int) -> None:
+    """Return once a deadline has passed so often."""
+    await slack.wait(lambda: slack.ledger.counts["unacked:timeout"] == times)
+
+
 async def test_an_envelope_is_acknowledged(slack: SlackServer) -> None:
     """Hello tells the app and how many sockets there are; an event comes in an envelope and is done once acked."""
     async with connect(await address(slack)) as one:
@@ -96,10 +111,10 @@ async def test_each_envelope_goes_to_one_socket(slack: SlackServer) -> None:
         assert sorted(texts[0] + texts[1]) == [str(number) for number in range(10)]
 
 
-async def test_unacknowledged_envelopes_come_again(slack: SlackServer) -> None:
+async def test_unacknowledged_envelopes_come_again(hasty: SlackServer) -> None:
     """Nobody acks: the event comes again with its `event_id`, a new envelope, and why; then it is given up."""
-    async with socket(slack) as one:
-        delivered = say(slack)
+    async with socket(hasty) as one:
+        delivered = say(hasty)
         envelopes = [await heard(one) for _ in range(4)]
         assert [(each["retry_attempt"], each["retry_reason"]) for each in envelopes] == [
             (0, ""),
@@ -109,9 +124,9 @@ async def test_unacknowledged_envelopes_come_again(slack: SlackServer) -> None:
         ]
         assert len({each["payload"]["event_id"] for each in envelopes}) == 1
         assert len({each["envelope_id"] for each in envelopes}) == 4
-        assert await settled(slack, delivered) == "lost"
+        assert await settled(hasty, delivered) == "lost"
         await ack(one, envelopes[0])
-        await slack.wait(lambda: slack.ledger.counts["acks:unknown"] + slack.ledger.counts["acks:late"] == 1)
+        await hasty.wait(lambda: hasty.ledger.counts["acks:unknown"] + hasty.ledger.counts["acks:late"] == 1)
 
 
 async def test_a_socket_that_ends_gives_its_envelopes_back(slack: SlackServer) -> None:
@@ -142,7 +157,7 @@ async def test_deadlines_are_slacks() -> None:
                 await asyncio.sleep(0)
                 assert len(delivered.attempts) == number + 1
                 clock.advance(0.2)
-                await slow.wait(lambda: slow.ledger.counts["unacked:timeout"] == number + 1)
+                await unacked(slow, number + 1)
             assert await settled(slow, delivered) == "lost"
     began = [(each.at - delivered.attempts[0].at) / 1000 for each in delivered.attempts]
     assert began == pytest.approx([0, 3.1, 66.2, 369.3])
@@ -183,6 +198,16 @@ async def test_pings_go_both_ways() -> None:
                 await asyncio.wait_for(await one.ping(), 0.1)
 
 
+async def test_sockets_can_be_mute_from_their_beginning(hasty: SlackServer) -> None:
+    """A server that takes sockets and says nothing, not even hello, gets its envelopes back unacknowledged."""
+    hasty.platform.sockets.mute = True
+    async with connect(await address(hasty), close_timeout=0.1) as one:
+        delivered = say(hasty)
+        assert await settled(hasty, delivered) == "lost"
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(one.recv(), 0.05)
+
+
 async def test_a_frame_can_be_cut(slack: SlackServer) -> None:
     """A socket that ends in the middle of an envelope gives it to the next one."""
     slack.fault("message", "cut")
@@ -214,7 +239,7 @@ async def test_slacks_client_acknowledges(slack: SlackServer) -> None:
     told: list[str] = []
     slack.app.commands.add("/birds")
 
-    async def listen(self: SocketModeClient, request: SocketModeRequest) -> None:
+    async def listen(self: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
         told.append(request.type)
         await self.send_socket_mode_response({"envelope_id": request.envelope_id, "payload": {"text": "two herons"}})
 
@@ -234,7 +259,7 @@ async def test_slacks_client_acknowledges(slack: SlackServer) -> None:
         await sdk.aiohttp_client_session.close()
 
 
-@pytest.mark.parametrize("end", ["warning", "refresh_requested", "drop", "silence", "refresh"])
+@pytest.mark.parametrize("end", ["warning", "refresh_requested", "link_disabled", "drop", "silence", "refresh"])
 async def test_bolt_comes_back(slack: SlackServer, end: str) -> None:
     """After every kind of end the app opens a new socket, has one in the end, and nobody's message is lost."""
     dm = slack.people.direct("kim", "halo")
@@ -267,15 +292,15 @@ async def test_bolt_waits_for_a_server_that_refuses(slack: SlackServer) -> None:
         ]
 
 
-async def test_a_command_without_an_app_fails_visibly(slack: SlackServer) -> None:
+async def test_a_command_without_an_app_fails_visibly(hasty: SlackServer) -> None:
     """Whoever uses a command that nobody acknowledges is told so; an unknown one is told at once."""
-    slack.app.commands.add("/birds")
-    dm = slack.people.direct("kim", "halo")
-    await slack.people.command("kim", dm, "/birds")
-    async with socket(slack):
-        await slack.people.command("kim", dm, "/birds")
-    assert await slack.people.command("kim", dm, "/fish") is None
-    assert [each["shown"] for each in slack.people.read(dm)] == [
+    hasty.app.commands.add("/birds")
+    dm = hasty.people.direct("kim", "halo")
+    await hasty.people.command("kim", dm, "/birds")
+    async with socket(hasty):
+        await hasty.people.command("kim", dm, "/birds")
+    assert await hasty.people.command("kim", dm, "/fish") is None
+    assert [each["shown"] for each in hasty.people.read(dm)] == [
         '/birds failed with the error "dispatch_failed"',
         '/birds failed with the error "operation_timeout"',
         "/fish is not a valid command.",

@@ -101,7 +101,8 @@ class Control:
     async def _refresh(self, app: str | None = None) -> None:
         await self._platform.sockets.refresh(self._admin.app(app) if app else None)
 
-    def _silence(self, app: str | None = None) -> int:
+    def _silence(self, app: str | None = None, *, new: bool = False) -> int:
+        self._platform.sockets.mute = new
         return self._platform.sockets.silence(self._admin.app(app) if app else None)
 
     def _drop(self, app: str | None = None) -> int:

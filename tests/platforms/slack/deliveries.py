@@ -13,6 +13,8 @@ from .team import App
 if TYPE_CHECKING:
     from .platform import Platform
 
+_REASONS = {"no_socket": "connection_failed"}
+
 
 class Deliveries:
     """Sends each by the app's request URL if it has one, else over one of its sockets."""
@@ -50,7 +52,7 @@ class Deliveries:
             ledger.count(f"unacked:{attempt.outcome}")
             if attempt.outcome == "no_retry":
                 break
-            reason = attempt.outcome
+            reason = _REASONS.get(attempt.outcome, attempt.outcome)
         if delivered.state == "pending":
             delivered.state = "lost"
         ledger.count(f"deliveries:{delivered.state}")

@@ -45,7 +45,8 @@ class Methods:
 
     async def serve(self, request: Request, line: Line) -> bool:
         """Answer one call, or lose it; return whether the connection can take another."""
-        called = Called(method=request.path.removeprefix("/api/"), app="", arguments={}, at=self._platform.clock.now())
+        name, told = request.path.removeprefix("/api/"), _told(request)
+        called = Called(method=name, app="", arguments=told, at=self._platform.clock.now())
         self._platform.ledger.calls.append(called)
         fault = self._platform.faults.take(called.method)
         called.fault = fault.kind if fault else ""
@@ -63,7 +64,7 @@ class Methods:
     def _answer(self, request: Request, called: Called, fault: Fault | None) -> Answer:
         headers = {"X-Slack-Req-Id": self._platform.team.new_id("req")}
         try:
-            body = {"ok": True, **self._run(request, called, fault)}
+            body = {"ok": True, **self._run(request, called, fault, headers)}
         except Limited as limited:
             called.ok, called.error = False, limited.error
             return json_answer(limited.body(), status=429, headers={**headers, "Retry-After": str(limited.wait)})
@@ -74,14 +75,14 @@ class Methods:
             return Answer(body=b'{"ok": tru')
         return json_answer(_warned(request, body), headers=headers)
 
-    def _run(self, request: Request, called: Called, fault: Fault | None) -> Json:
+    def _run(self, request: Request, called: Called, fault: Fault | None, headers: dict[str, str]) -> Json:
         rule = METHODS.get(called.method)
         if rule is None:
             raise Refused("unknown_method", req_method=called.method)
         arguments = read_arguments(request)
-        called.arguments = {name: value for name, value in arguments.values.items() if name != "token"}
         app = self._authorised(request, arguments, rule)
         called.app = app.id
+        headers |= _scopes(app, rule)
         if rule.post_only and request.method != "POST":
             raise Refused("insecure_request")
         if fault is not None and fault.kind == "error":
@@ -106,11 +107,28 @@ class Methods:
         return app
 
 
+def _told(request: Request) -> Json:
+    """Return the arguments as the ledger keeps them: without the token, nothing of what cannot be read."""
+    try:
+        return {name: value for name, value in read_arguments(request).values.items() if name != "token"}
+    except Refused:
+        return {}
+
+
 def _check_scopes(app: App, rule: MethodRule) -> None:
-    provided = set(APP_SCOPES) if rule.token == "app" else app.scopes
     whole = [each for each in rule.scopes if not each.endswith(":")]
-    if whole and provided.isdisjoint(whole):
-        raise missing_scope(whole[0], provided)
+    if whole and _provided(app, rule).isdisjoint(whole):
+        raise missing_scope(whole[0], _provided(app, rule))
+
+
+def _provided(app: App, rule: MethodRule) -> set[str]:
+    return set(APP_SCOPES) if rule.token == "app" else app.scopes
+
+
+def _scopes(app: App, rule: MethodRule) -> dict[str, str]:
+    """Return the headers that tell what the token may do and what the method takes."""
+    told = {"X-OAuth-Scopes": ",".join(sorted(_provided(app, rule)))}
+    return told | ({"X-Accepted-OAuth-Scopes": ",".join(rule.scopes)} if rule.scopes else {})
 
 
 def _check_needs(arguments: Arguments, rule: MethodRule) -> None:

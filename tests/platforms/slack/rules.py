@@ -41,7 +41,6 @@ EVENT_SCOPES = {
     "reaction_added": "reactions:read",
     "app_home_opened": "",
     "tokens_revoked": "",
-    "app_uninstalled": "",
 }
 """The scope without which an event is not sent."""
 

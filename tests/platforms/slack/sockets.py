@@ -37,6 +37,8 @@ class Sockets:
         self._tickets: dict[str, _Ticket] = {}
         self._turn = 0
         self.open: list[Socket] = []
+        self.mute = False
+        """Whether sockets that are opened from now on are silent from their beginning."""
 
     def address(self, app: App) -> str:
         """Return an address that opens one socket, once and soon."""
@@ -64,6 +66,7 @@ class Sockets:
 
     async def _run(self, socket: Socket) -> None:
         self.open.append(socket)
+        socket.silent = self.mute
         ledger = self._platform.ledger
         ledger.counts["sockets:most"] = max(ledger.counts["sockets:most"], len(self._of(socket.app)))
         socket.send(self._hello(socket))

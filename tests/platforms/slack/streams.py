@@ -97,9 +97,11 @@ def _chunks(call: Call) -> list[Any]:
 
 def _check(chunk: Any) -> None:
     needs = _NEEDS.get(str(chunk.get("type"))) if isinstance(chunk, dict) else None
-    if needs is None or any(chunk.get(name) in (None, "") for name in needs):
+    if needs is None or any(not chunk.get(name) for name in needs):
         raise Refused("invalid_chunks")
     kind = chunk["type"]
+    if kind != "blocks" and not all(isinstance(chunk[name], str) for name in needs):
+        raise Refused("invalid_chunks")
     if kind == "markdown_text" and len(chunk["text"]) > MARKDOWN_MOST:
         raise Refused("msg_too_long")
     if kind == "blocks" and (found := complaints(chunk["blocks"])):
