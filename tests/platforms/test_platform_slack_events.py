@@ -179,6 +179,12 @@ async def test_people_can_do_only_what_they_could(slack: SlackServer) -> None:
     ):
         with pytest.raises(LookupError):
             wrong()
+    button = {"type": "button", "action_id": "go", "text": {"type": "plain_text", "text": "Go"}}
+    posted = await client(slack).chat_postMessage(
+        channel="#general", text="x", blocks=[{"type": "actions", "elements": [button]}]
+    )
+    with pytest.raises(LookupError, match="there is no 'stop' to press"):
+        await slack.people.press("kim", "general", posted["ts"], "stop")
 
 
 async def test_ephemeral_messages_are_for_one(slack: SlackServer) -> None:

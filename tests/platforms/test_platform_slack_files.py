@@ -68,7 +68,7 @@ async def test_an_address_takes_the_announced_bytes_once(slack: SlackServer, htt
 @pytest.mark.parametrize("fault", ["none", "wrong", "app", "scope"])
 async def test_no_token_sees_the_login_page(slack: SlackServer, http: httpx.AsyncClient, fault: str) -> None:
     """Whoever may not read files is led to a page of HTML, with status 200 at its end."""
-    slack.people.upload("kim", slack.people.direct("kim", "halo"), "a.txt", CONTENT)
+    slack.people.upload("kim", slack.people.direct("kim", "halo"), "ä #1?.txt", CONTENT)
     (file,) = slack.platform.team.files.values()
     url = slack.platform.board.file_payload(file)["url_private"]
     if fault == "scope":

@@ -129,6 +129,16 @@ async def test_unacknowledged_envelopes_come_again(hasty: SlackServer) -> None:
         await hasty.wait(lambda: hasty.ledger.counts["acks:unknown"] + hasty.ledger.counts["acks:late"] == 1)
 
 
+async def test_an_envelope_comes_again_on_another_socket(hasty: SlackServer) -> None:
+    """What one socket did not acknowledge goes to the other one."""
+    async with socket(hasty) as one, socket(hasty) as two:
+        delivered = say(hasty)
+        both = await asyncio.gather(heard(one), heard(two))
+        assert both[0]["payload"]["event_id"] == both[1]["payload"]["event_id"]
+        assert {each["retry_attempt"] for each in both} == {0, 1}
+        assert len({each.via for each in delivered.attempts[:2]}) == 2
+
+
 async def test_a_socket_that_ends_gives_its_envelopes_back(slack: SlackServer) -> None:
     """When a socket ends before its ack, the envelope goes to another socket at once."""
     async with AsyncExitStack() as stack:
@@ -232,6 +242,7 @@ async def test_duplicates_have_one_event_id(slack: SlackServer) -> None:
         for each in both:
             await ack(one, each)
         assert await settled(slack, delivered) == "acked"
+    assert [(each.number, each.outcome) for each in delivered.attempts] == [(0, "acked"), (0, "acked")]
 
 
 async def test_slacks_client_acknowledges(slack: SlackServer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from .messages import Json, Message
 from .team import App, Conversation, StoredFile
@@ -116,9 +117,9 @@ class Board:
             "mode": "hosted",
             "is_external": False,
             "is_public": False,
-            "url_private": f"{address}/{file.name}",
-            "url_private_download": f"{address}/download/{file.name}",
-            "permalink": f"{base}/files/{file.user}/{file.id}/{file.name}",
+            "url_private": f"{address}/{quote(file.name)}",
+            "url_private_download": f"{address}/download/{quote(file.name)}",
+            "permalink": f"{base}/files/{file.user}/{file.id}/{quote(file.name)}",
             "channels": list(file.channels),
             "file_access": "visible",
         }

@@ -49,7 +49,7 @@ class Control:
         try:
             result = verb(**json.loads(request.body or b"{}"))
             result = await result if inspect.isawaitable(result) else result
-        except (LookupError, TypeError, ValueError, StopIteration, TimeoutError) as error:
+        except (LookupError, TypeError, ValueError, TimeoutError) as error:
             return json_answer({"error": f"{type(error).__name__}: {error}"}, status=400)
         return json_answer({"result": _plain(result)})
 

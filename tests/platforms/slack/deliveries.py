@@ -47,7 +47,7 @@ class Deliveries:
             attempt = Attempt(number=number, reason=reason, at=self._platform.clock.now())
             delivered.attempts.append(attempt)
             if await self._try(app, delivered, attempt):
-                delivered.state = attempt.outcome = "acked"
+                delivered.state = "acked"
                 break
             ledger.count(f"unacked:{attempt.outcome}")
             if attempt.outcome == "no_retry":
@@ -76,4 +76,6 @@ class Deliveries:
 
     async def _carry(self, app: App, delivered: Delivered, attempt: Attempt, fault: Fault | None) -> bool:
         carrier = self._platform.posts if app.request_url else self._platform.sockets
-        return await carrier.carry(app, delivered, attempt, fault)
+        acked = await carrier.carry(app, delivered, attempt, fault)
+        attempt.outcome = "acked" if acked else attempt.outcome
+        return acked

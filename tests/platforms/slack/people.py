@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from .arguments import Arguments
 from .files import new_file
@@ -15,6 +15,7 @@ from .platform import Platform
 from .refusals import Refused
 from .team import App, Conversation, Person
 
+_T = TypeVar("_T")
 _SLACKBOT = "USLACKBOT"
 
 
@@ -55,6 +56,8 @@ class People:
 
     def _say(self, user: str, channel: str, text: str, thread: str | None, **facts: Any) -> Message:
         person, conversation = self._in(user, channel)
+        if conversation.archived:
+            raise LookupError(f"channel: {channel!r} is archived")
         if thread is not None:
             self._message(conversation, thread)
         wire = typed(text, {name: each for each, name in self._team.names().items()})
@@ -110,8 +113,9 @@ class People:
         """Press a button, or choose an option, of a message; return what became of it."""
         person, conversation = self._in(user, channel)
         message = self._message(conversation, ts, reader=person.id)
-        app = next(each for each in self._team.apps.values() if each.id == message.app_id)
-        block_id, element = next(found for found in _elements(message.blocks) if found[1].get("action_id") == action_id)
+        app = _first((each for each in self._team.apps.values() if each.id == message.app_id), "no app posted this")
+        fitting = (found for found in _elements(message.blocks) if found[1].get("action_id") == action_id)
+        block_id, element = _first(fitting, f"action_id: there is no {action_id!r} to press")
         payload = self._pressed(app, person, conversation, message)
         payload["actions"] = [_action(element, block_id, option, self._platform.board.new_ts())]
         return await self._platform.deliveries.start(app, "interactive", "interactive", payload)
@@ -228,6 +232,12 @@ class People:
         return message
 
 
+def _first(candidates: Iterator[_T], otherwise: str) -> _T:
+    for each in candidates:
+        return each
+    raise LookupError(otherwise)
+
+
 def _elements(blocks: Sequence[Any]) -> Iterator[tuple[str, Json]]:
     for block in blocks:
         for element in [*block.get("elements", ()), block.get("accessory"), block.get("element")]:
@@ -239,7 +249,8 @@ def _action(element: Json, block_id: str, option: str | None, ts: str) -> Json:
     action: Json = {"type": element["type"], "action_id": element["action_id"], "block_id": block_id, "action_ts": ts}
     if element["type"] == "button":
         return action | {name: element[name] for name in ("text", "value", "style") if name in element}
-    chosen = next(each for each in element.get("options", ()) if each["value"] == option)
+    fitting = (each for each in element.get("options", ()) if each["value"] == option)
+    chosen = _first(fitting, f"option: there is no {option!r} to choose")
     return action | {"selected_option": chosen}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +107,7 @@ class Sockets:
 
     async def carry(self, app: App, delivered: Delivered, attempt: Attempt, fault: Fault | None) -> bool:
         """Send one envelope and return whether it was acknowledged in time."""
-        socket = self._next(app)
+        socket = self._next(app, but=[each.via for each in delivered.attempts])
         if socket is None:
             attempt.outcome = "no_socket"
             return False
@@ -138,8 +139,10 @@ class Sockets:
             envelope |= {"retry_attempt": attempt.number, "retry_reason": attempt.reason}
         return envelope
 
-    def _next(self, app: App) -> Socket | None:
-        live = [each for each in self._of(app.id) if not each.draining]
+    def _next(self, app: App, *, but: Sequence[str]) -> Socket | None:
+        """Return the socket whose turn it is, rather one that did not have the envelope before."""
+        live = self._of(app.id)
+        live = [each for each in live if each.name not in but] or live
         self._turn += 1
         return live[self._turn % len(live)] if live else None
 
@@ -147,9 +150,8 @@ class Sockets:
         return [each for each in self.open if each.app == app_id and each.open]
 
     def disconnect(self, reason: str, *, app: App | None = None) -> None:
-        """Say `disconnect` on the sockets that are open now; after `warning` they stay a while."""
+        """Say `disconnect` on the sockets that are open now, and close them unless it is a `warning`."""
         for socket in self._chosen(app):
-            socket.draining = True
             socket.send(_goodbye(socket, reason))
             if reason != "warning":
                 socket.close()

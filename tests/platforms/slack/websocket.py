@@ -19,12 +19,11 @@ _ENDING = 1001
 
 
 class Socket:
-    """A socket that was taken; `draining` gets no envelopes any more, `silent` neither reads nor writes."""
+    """A socket that was taken; a `silent` one neither reads nor writes any more."""
 
     def __init__(self, name: str, app: str, line: Line) -> None:
         self.name = name
         self.app = app
-        self.draining = False
         self.silent = False
         self.pings = 0
         self.unacked: dict[str, asyncio.Future[Any]] = {}
