@@ -16,7 +16,11 @@ _TS = re.compile(r"\d{10}\.\d{6}")
 
 
 def post_message(call: Call) -> Json:
-    """Post; a `client_msg_id` that was used answers the message it made, so that a repeat makes no second one."""
+    """Post; a `client_msg_id` that was used answers the message it made, so that a repeat makes no second one.
+
+    Source: the errors `duplicate_channel_not_found` and `duplicate_message_not_found` in the method's reference, which
+    does not list the argument itself. Where an app must not rely on it, metadata and history find a message again.
+    """
     conversation = _target(call)
     content = read_content(call.arguments)
     thread = thread_of(call, conversation)
@@ -64,7 +68,7 @@ def _username(call: Call) -> str | None:
 def _known(call: Call, conversation: Conversation) -> Message | None:
     key = call.text("client_msg_id")
     everything = (each for place in call.platform.team.conversations.values() for each in place.messages.values())
-    known = next((each for each in everything if key and each.client_msg_id == key), None)
+    known = next((each for each in everything if each.client_msg_id == key), None) if key else None
     if known is None:
         return None
     if known.channel != conversation.id:

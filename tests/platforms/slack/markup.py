@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 _TOKEN = re.compile(
     r"<(?:@[UW][A-Z0-9]+|#[CG][A-Z0-9]+|![a-z]+(?:\^[^<>]*)?|(?:https?|mailto|tel|ftp):[^<>|\s]+)(?:\|[^<>]*)?>"
@@ -40,13 +41,43 @@ def shown(text: str, names: Mapping[str, str]) -> str:
             return what[0] + names.get(what[1:], what[1:])
         return label or (f"@{what[1:]}" if what.startswith("!") else what)
 
-    seen_text = _TOKEN.sub(seen, text)
-    return seen_text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    return _unescaped(_TOKEN.sub(seen, text))
+
+
+def rich_text(text: str) -> list[dict[str, Any]]:
+    """Return the block that Slack makes of a stored text."""
+    elements, end = [], 0
+    for match in _TOKEN.finditer(text):
+        elements += [_plain(text[end : match.start()]), _linked(match[0][1:-1])]
+        end = match.end()
+    elements = [each for each in [*elements, _plain(text[end:])] if each.get("text") != ""]
+    section = {"type": "rich_text_section", "elements": elements}
+    return [{"type": "rich_text", "block_id": "b0", "elements": [section]}]
+
+
+def _plain(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": _unescaped(text)}
+
+
+def _linked(token: str) -> dict[str, Any]:
+    what, _, label = token.partition("|")
+    match what[0]:
+        case "@":
+            return {"type": "user", "user_id": what[1:]}
+        case "#":
+            return {"type": "channel", "channel_id": what[1:]}
+        case "!":
+            return {"type": "broadcast", "range": what[1:]}
+    return {"type": "link", "url": _unescaped(what)} | ({"text": _unescaped(label)} if label else {})
 
 
 def mentions(text: str) -> set[str]:
     """Return the ids of the users whom a stored text mentions."""
     return set(re.findall(r"<@([UW][A-Z0-9]+)(?:\|[^<>]*)?>", text))
+
+
+def _unescaped(text: str) -> str:
+    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
 def _escaped(piece: str) -> str:

@@ -78,9 +78,3 @@ class Message:
         if self.streaming:
             told["streaming_state"] = self.streaming
         return told
-
-
-def rich_text(text: str) -> list[Any]:
-    """Return the block that Slack makes of what a person types."""
-    section = {"type": "rich_text_section", "elements": [{"type": "text", "text": text}]}
-    return [{"type": "rich_text", "block_id": "b0", "elements": [section]}]

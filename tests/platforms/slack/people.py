@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 from .arguments import Arguments
 from .files import new_file
 from .ledger import Delivered
-from .markup import shown, typed
-from .messages import Json, Message, rich_text
+from .markup import rich_text, typed
+from .messages import Json, Message
 from .platform import Platform
 from .refusals import Refused
+from .screen import on_screen
 from .team import App, Conversation, Person
 
 _T = TypeVar("_T")
@@ -189,7 +190,8 @@ class People:
     def read(self, channel: str, *, thread: str | None = None, everything: bool = False) -> list[Json]:
         """Return what stands in a channel, or in one thread with its first message, as people see it.
 
-        `everything` adds the other threads' replies and what was deleted.
+        `text` is what Slack keeps, `shown` what is read: the blocks if there are any. `everything` adds the other
+        threads' replies and what was deleted.
         """
         conversation = self._team.conversation(channel)
         names = self._team.names()
@@ -261,7 +263,7 @@ def _seen(message: Message, names: Mapping[str, str]) -> Json:
         "user": message.username or names.get(message.user, message.user),
         "bot": message.bot_id is not None,
         "text": message.text,
-        "shown": shown(message.text, names),
+        "shown": on_screen(message, names),
         "thread": message.thread_ts if message.is_reply else None,
         "broadcast": message.broadcast,
         "edited": message.edited is not None,
