@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
+from slack_sdk.errors import SlackApiError
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
@@ -183,6 +184,15 @@ async def test_addresses_open_one_socket_soon() -> None:
             for refused in (used, old, used.replace("ticket=", "ticket=x")):
                 with pytest.raises(InvalidStatus):
                     await connect(refused)
+
+
+async def test_a_revoked_app_token_opens_nothing(slack: SlackServer) -> None:
+    """Without its app token an app gets no address; what is open stays."""
+    async with socket(slack) as one:
+        slack.admin.revoke_app_token("halo")
+        with pytest.raises(SlackApiError, match="token_revoked"):
+            await address(slack)
+        await (await one.ping())
 
 
 async def test_ten_sockets_at_most(slack: SlackServer) -> None:

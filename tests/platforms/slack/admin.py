@@ -61,8 +61,12 @@ class Admin:
         self._platform.events.revoked(app, ts=self._platform.board.new_ts())
         self._platform.ledger.changed()
 
+    def revoke_app_token(self, name: str) -> None:
+        """Revoke the token that opens sockets; those that are open stay."""
+        self.app(name).app_token_revoked = True
+
     def reinstall(self, name: str) -> str:
-        """Give the bot a new token, which is returned; the former one is worth nothing."""
+        """Give the bot a new token, which is returned; the former one is unknown from now on."""
         app = self.app(name)
         app.token, app.revoked = f"{app.token}+", False
         self._platform.ledger.changed()

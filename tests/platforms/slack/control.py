@@ -20,7 +20,7 @@ _PEOPLE = (
     *("add_user", "add_channel", "invite", "archive", "say", "edit", "delete", "react", "stop_stream", "press"),
     *("command", "read", "answers", "beside", "download"),
 )
-_ADMIN = ("add_app", "describe", "set_app", "verify", "revoke", "reinstall")
+_ADMIN = ("add_app", "describe", "set_app", "verify", "revoke", "revoke_app_token", "reinstall")
 
 
 class Control:
