@@ -50,8 +50,9 @@ class Guild(LineChannel):
             raise BadInput(f"https://guild.example/{token}/me says 401", field="token", advice="ask for another one")
         if secrets["sign"] != SIGN:
             raise BadInput("the signing secret is none of this bot's", field="sign")
+        if base == "broken":
+            raise ValueError(f"no plan for {token}")
         if base == "down":
-            (HOME / "down").touch()
             raise DeliveryFailed(f"guild.example/{token} cannot be reached")
         if base not in ("", "http://guild"):
             raise BadInput(f"{base} is no guild", field="base")

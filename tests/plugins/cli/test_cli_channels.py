@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from halo_cli import channels
-from halo_kernel import BadInput, Conflict, DeliveryFailed, NotFound, WorkspaceUnusable
+from halo_kernel import BadInput, Conflict, DeliveryFailed, NotFound, PluginFailed, WorkspaceUnusable
 from halo_lib_client import Client
 
 SIGN = "sign-0123456789"
@@ -86,6 +86,12 @@ def server(channel_server: Client) -> Iterator[Client]:
     kept = [path for path in files if "secrets" not in path.parts and not path.name.startswith("given")]
     for secret in (GOOD, OTHER, NEWER, WRONG, SIGN):
         assert [path for path in kept if secret.encode() in path.read_bytes()] == []
+
+
+def given(secret: str) -> Path:
+    """Return a file with a secret in it."""
+    Path("given").write_text(f"{secret}\n")
+    return Path("given")
 
 
 def know(client: Client, bots: dict[str, tuple[str, str]]) -> None:
@@ -192,6 +198,19 @@ def test_a_platform_that_is_away_is_asked_again(server: Client) -> None:
     assert accounts(server) == []
 
 
+def test_a_channel_that_is_called_is_asked_for_a_name(server: Client) -> None:
+    """Where no platform gives a name, a person does; the token that lets its callers in is shown."""
+    screen = Terminal("channels", "add", "hall")
+    shown = screen.expect("Id: ")
+    assert "a hall account needs an id" in shown
+    screen.type("a:b")
+    assert "id has 1 to 80" in screen.expect("Id: ")
+    screen.type("desk")
+    screen.expect("hall desk is added: it speaks for ")
+    token = re.search(r"shown this once: (\S+)", screen.end(0))
+    assert token and who(server, token[1]) == "hall:desk"
+
+
 @pytest.mark.usefixtures("added")
 def test_secrets_are_rotated_on_a_terminal(server: Client) -> None:
     """Enter keeps a secret; one that is refused is asked for again; nothing given changes nothing."""
@@ -206,6 +225,8 @@ def test_secrets_are_rotated_on_a_terminal(server: Client) -> None:
     assert "says 401" in screen.expect("Bot token (Enter keeps it): ")
     screen.type(NEWER)
     assert "guild 7 is changed: its platform takes the new secrets." in screen.end(0)
+    screen = Terminal("channels", "rotate", "guild", "--secret-file", f"token={given(OTHER)}")
+    assert "belongs to the guild account 8, not to 7" in screen.end(1)
     know(server, {NEWER: ("7", "Lamp bot")})
     assert server.post("/api/accounts/guild/7/test")["ok"]
 
@@ -223,10 +244,9 @@ def test_a_script_gives_values_in_every_way(
     server: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Options, files, variables and lines of standard input; each secret by one that others do not see."""
-    (tmp_path / "given").write_text(f"{GOOD}\n")
     monkeypatch.setenv("HALO_CHANNEL_EXTRA", "extra-0123456789")
     monkeypatch.setenv("HALO_CHANNEL_BASE", "http://guild")
-    words = ["guild", "--secret-file", f"token={tmp_path / 'given'}", "--label", "Desk", "--language", "zh", "--json"]
+    words = ["guild", "--secret-file", f"token={given(GOOD)}", "--label", "Desk", "--language", "zh", "--json"]
     more = ["--allow", "ann", "--allow", "bob", "--access", "full", "-w", str(tmp_path / "work")]
     made = json.loads(add(monkeypatch, capsys, *words, *more, piped=f"{SIGN}\n"))
     assert (made["id"], made["label"], made["language"], made["access"]) == ("7", "Desk", "zh", "full")
@@ -248,6 +268,7 @@ REFUSALS: list[tuple[str, dict[str, str], type[Exception], str]] = [
     ("guild --set bse=x", GIVEN, BadInput, "a guild account has no bse"),
     ("guild --set base=x", GIVEN, BadInput, "x is no guild"),
     ("guild --set base=down", GIVEN, DeliveryFailed, "cannot be reached"),
+    ("guild --set base=broken", GIVEN, PluginFailed, "failed to ask its platform: ValueError"),
     ("guild --secret-file token=nowhere", {}, BadInput, "nowhere of token cannot be read: No such file"),
     ("guild --secret-file token=given_empty", {}, BadInput, "given_empty of token is empty"),
     ("guild --secret-file token=given_bytes", {}, BadInput, "it is not UTF-8 text"),
@@ -264,7 +285,7 @@ REFUSALS: list[tuple[str, dict[str, str], type[Exception], str]] = [
 
 def test_what_is_wrong_is_said_and_nothing_is_made(server: Client) -> None:
     """Whatever keeps an account from being made is one sentence that names it, without a secret."""
-    Path("given").write_text(GOOD)
+    given(GOOD)
     Path("given_empty").write_text(" \n")
     Path("given_bytes").write_bytes(b"\xff\xfe")
     for words, env, kind, said in REFUSALS:
@@ -276,6 +297,8 @@ def test_what_is_wrong_is_said_and_nothing_is_made(server: Client) -> None:
                 channels.command(["add", *words.split()])
         assert not re.search("(guild-|sign-)", f"{refused.value} {getattr(refused.value, 'advice', '')}"), words
     assert accounts(server) == []
+    log = "".join(path.read_text() for path in (server.home / "global" / "logs").iterdir())
+    assert "no plan for <secret guild:token>" in log
 
 
 @pytest.mark.usefixtures("added")
@@ -380,9 +403,8 @@ def test_secrets_are_rotated_by_a_script(
     know(server, {**BOTS, NEWER: ("7", "Lamp bot")})
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{NEWER}\n\n"))
     assert run(["rotate", "guild"], capsys) == "guild 7 is changed: its platform takes the new secrets.\n"
-    Path("given").write_text(OTHER)
     with pytest.raises(BadInput, match="belongs to the guild account 8, not to 7"):
-        channels.command(["rotate", "guild", "--secret-file", "token=given"])
+        channels.command(["rotate", "guild", "--secret-file", f"token={given(OTHER)}"])
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     with pytest.raises(BadInput, match="no secret was given, and nothing is changed"):
         channels.command(["rotate", "guild"])

@@ -12,9 +12,10 @@ from urllib.parse import quote
 from halo_kernel import BadInput, NotFound
 from halo_lib_client import Client
 
-from .guide import can_ask, settle
+from .guide import ASKING, can_ask, settle
+from .progress import waiting
 from .terminal import answer, note, plain
-from .values import Body, Field, given, inherit
+from .values import ID, Body, Field, given, inherit
 from .workspaces import choose_folder, needs, open_workspace, reach
 
 _ACCOUNTS, _CHANNELS = "/api/accounts", "/api/channels"
@@ -67,7 +68,9 @@ def _state(client: Client, row: Account) -> str:
 
 
 def _test(client: Client, options: argparse.Namespace) -> int:
-    found = client.post(f"{_path(_one(client, options))}/test")
+    account = _one(client, options)
+    with waiting(ASKING):
+        found = client.post(f"{_path(account)}/test")
     if options.json:
         answer(_json(found))
     else:
@@ -90,7 +93,7 @@ def _add(client: Client, options: argparse.Namespace) -> int:
     probe = f"{_CHANNELS}/{quote(options.type, safe='')}/probe"
     made = settle(
         body,
-        fields,
+        (*fields, ID),
         lambda: client.post(_ACCOUNTS, body),
         lambda: client.post(probe, {name: body[name] for name in ("id", "config", "secrets")}),
     )

@@ -10,7 +10,9 @@ from halo_kernel import BadInput, DeliveryFailed, HaloError, PluginFailed
 
 from .progress import waiting
 from .terminal import note
-from .values import ID, Body, Field, ask, pipe_in, place, type_in
+from .values import Body, Field, ask, pipe_in, place, type_in
+
+ASKING = "Asking the platform"
 
 
 def settle(
@@ -24,23 +26,24 @@ def settle(
     asked = [each for each in fields if each["name"] not in place(body, each)]
     if not can_ask():
         pipe_in(asked, body)
-        return store()
+        with waiting(ASKING):
+            return store()
     is_due = False
     while True:
         is_new, is_due = is_due or (bool(asked) and ask(asked.pop(0), body)), False
         if asked and not (trial and is_new and all(each["optional"] for each in asked)):
             continue
         try:
-            with waiting("Asking the platform"):
+            with waiting(ASKING):
                 if not trial or not asked:
                     return store()
                 trial()
         except BadInput as error:
-            again = next((each for each in (*fields, ID) if each["name"] == error.field), None)
+            again = next((each for each in fields if each["name"] == error.field), None)
             if again is None:
                 raise
             note(told(error))
-            asked.insert(0, again)
+            asked = [again, *(each for each in asked if each is not again)]
         except (PluginFailed, DeliveryFailed) as error:
             note(told(error))
             type_in("Enter tries again, Ctrl-C ends this: ", "answer")
