@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -97,8 +98,11 @@ class _Accounts:
 
     async def list(self, exchange: Exchange) -> AccountList:
         refuse_less(exchange)
-        found = await self.host.accounts.list(exchange.query.get("type") or None)
-        return AccountList([await self._shown(each) for each in found])
+        shown: list[AccountShown] = []
+        for account in await self.host.accounts.list(exchange.query.get("type") or None):
+            with suppress(NotFound):  # it was removed just now
+                shown.append(await self._shown(account))
+        return AccountList(shown)
 
     async def add(self, exchange: Exchange) -> Reply:
         refuse_less(exchange)
@@ -110,11 +114,8 @@ class _Accounts:
             if not account.id:
                 raise BadInput(f"a {account.type} account needs an id: a name of your choice", field="id")
             if await self._find(account.type, account.id):
-                said, advice = (
-                    f"there is a {account.type} account {account.id} already",
-                    "change that one, or remove it",
-                )
-                raise Conflict(said, advice=advice)
+                said = f"there is a {account.type} account {account.id} already"
+                raise Conflict(said, advice="change that one, or remove it")
             await self.host.accounts.put(account, secrets=secrets)
         return Reply(body=await self._shown(account), status=201)
 
