@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from halo_cli import deliveries
-from halo_kernel import Conflict, NotFound
+from halo_kernel import Conflict, NotFound, is_served
 from halo_lib_client import Client
 
 
@@ -85,14 +85,18 @@ def test_a_folder_where_nothing_is_owed(capsys: pytest.CaptureFixture[str]) -> N
     assert not Path(".halo").exists()
 
 
+@pytest.mark.usefixtures("workspace")
 def test_without_a_server_it_waits_for_one(
-    client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    channel_server: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kernel of the command's own shows deliveries too, and says that it sends none."""
-    shown = {"id": 4, "at": 0, "target": "post:me:c", "text": "x", "parts": []}
-    monkeypatch.setattr(Client, "post", lambda self, path: shown)
-    deliveries._retry(client, "", deliveries._options(["retry", "4"]))
-    assert "It is sent once one is" in capsys.readouterr().err
+    channel_server.post("/api/server/stop")
+    while is_served(channel_server.home):
+        time.sleep(0.02)
+    monkeypatch.setenv("HALO_PLUGINS", "api")
+    assert deliveries.command(["retry", "2"]) == 0
+    assert "No server is running. It is sent once one is" in capsys.readouterr().err
+    assert said(capsys, "--open").splitlines()[0].endswith("  post:me:gone  pending  To post:me:gone")
 
 
 @pytest.mark.parametrize("words", [["retry"], ["list", "1"], ["retry", "one"], ["drop", "1"]])
