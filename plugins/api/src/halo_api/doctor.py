@@ -76,7 +76,8 @@ async def _accounts(host: Host, kernel: Kernel) -> AsyncIterator[HealthCheck]:
     for account in await host.accounts.list():
         state, name = await host.accounts.readiness(account.type, account.id), f"{account.type}:{account.id}"
         if account.enabled and not state.ready:
-            yield _check("accounts", f"{name} is not ready: {state.reason}", "see what its platform says of it")
+            advice = f"`halo channels test {account.type} {account.id}` asks its platform"
+            yield _check("accounts", f"{name} is not ready: {state.reason}", advice)
         else:
             yield _check("accounts", f"{name} is {state.reason.removeprefix('it is ') or 'ready'}")
 
