@@ -40,7 +40,7 @@ HANDED_OUT = {
     "Sessions": "recover wake close start_child",
     "Settings": "declare",
     "Subscription": "",
-    "Workspaces": "seat busy close watch close_idle",
+    "Workspaces": "seat busy mark_busy close watch close_idle",
 }
 _WHEN_IT_FAILS = {
     "collect": "its part is missing",

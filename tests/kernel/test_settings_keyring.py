@@ -14,7 +14,7 @@ from keyring.errors import KeyringLocked, PasswordDeleteError
 from msgspec import Meta, Struct
 
 from halo_kernel import BadInput, Secret, Section
-from halo_kernel.settings import KERNEL_SECTIONS, Secrets, Settings, load_settings
+from halo_kernel.settings import KERNEL_SECTIONS, Secrets, Settings
 
 
 class Memory(KeyringBackend):
@@ -81,7 +81,7 @@ def home(tmp_path: Path) -> Path:
 def load(home: Path, text: str = "", **env: str) -> Settings:
     if text:
         (home / "secrets" / "settings.yaml").write_text(text)
-    return load_settings(home, SECTIONS, env)
+    return Settings(home, SECTIONS, env)
 
 
 # references

@@ -32,7 +32,7 @@ from .secrets import ensure_home, write_secret
 from .sessions import Outbox, Questions, Sessions
 from .sessions.retention import watch_retention
 from .sessions.seat import Seat
-from .settings import Secrets, Settings, load_kernel_settings, load_settings, sections
+from .settings import Secrets, Settings, load_kernel_settings, sections
 from .sites import Wanted, add_sites
 from .supervisor import Supervisor, end_task
 from .workspaces import Workspaces
@@ -72,7 +72,6 @@ class Kernel:
     sessions: Sessions
     routes: Sequence[tuple[str, Route]] = ()
     accounts: Accounts
-    _models: Models
 
     def __init__(self, home: Path, *, clock: Clock, plugins: Plugins, settings: Settings, strict: bool) -> None:
         self.home = home
@@ -83,6 +82,7 @@ class Kernel:
         self.stopping = asyncio.Event()
         self.supervisor = Supervisor()
         self.hooks = Hooks(plugins.manager, on_failure=self._failed, strict=strict)
+        self._models = Models(settings.of(sections.ModelSettings))
         self.served: Sequence[tuple[str, Route]] = ()
         self.remap: Callable[[], None] = lambda: None
         self._parts: dict[str, list[tuple[str, Any]]] = defaultdict(list)
@@ -119,7 +119,7 @@ class Kernel:
         kernel = cls(home, clock=clock or SystemClock(), plugins=plugins, settings=bare, strict=strict)
         kernel.stopping = stopping or kernel.stopping
         found = kernel._parts["sections"] = [*_SECTIONS, *await kernel.hooks.gather(hookspecs.provide_settings)]
-        kernel.settings = load_settings(home, found, environment)
+        kernel.settings.declare(found)
         try:
             await kernel._compose(embedded)
         except BaseException:
@@ -132,7 +132,6 @@ class Kernel:
         settings, hooks = self.settings, self.hooks
         engines = await hooks.gather(hookspecs.provide_storage, settings=settings)
         storage = _chosen(engines, self.home / "global")
-        self._models = Models(settings.of(sections.ModelSettings))
         self.data = Data(storage, self.home, self._folder)
         self.workspaces = Workspaces(
             data=self.data,
@@ -144,8 +143,7 @@ class Kernel:
         )
         if storage.name != _ENGINE:  # it has opened
             write_secret(self.home / "global" / "storage", storage.name)
-        blobs = Blobs(self._folder)
-        self.sessions = Sessions(self.workspaces.seat, blobs)
+        self.sessions = Sessions(self.workspaces.seat)
         channels = await self.data.open_channels()
         self.accounts = Accounts(database=channels, supervisor=self.supervisor)
         self.host = RunningHost(
@@ -159,7 +157,7 @@ class Kernel:
             accounts=self.accounts,
             questions=Questions(self.workspaces.seat),
             outbox=Outbox(self.workspaces.seat),
-            blobs=blobs,
+            blobs=Blobs(self._folder),
             live=Live(),
             egress=Egress(lambda: settings.of(sections.EgressSettings).allow),
             found=self._find,
@@ -190,10 +188,8 @@ class Kernel:
         self.routes = tuple(parts["routes"])
         self.remap()
 
-    async def _make_seat(
-        self, embedded: bool, info: WorkspaceInfo, database: Database, mark_busy: Callable[[], Awaitable[None]]
-    ) -> Seat:
-        seat = self._seat(info, database, mark_busy)
+    async def _make_seat(self, embedded: bool, info: WorkspaceInfo, database: Database) -> Seat:
+        seat = self._seat(info, database)
         await self.hooks.tell(hookspecs.workspace_opened, workspace=info, host=self.host)
         duties = {"inbox": seat.watch_inbox, "questions": seat.watch_questions}
         if not embedded:
@@ -205,7 +201,7 @@ class Kernel:
             seat.scope.push(name, partial(end_task, task, name=name, within=5.0))
         return seat
 
-    def _seat(self, info: WorkspaceInfo, database: Database, mark_busy: Callable[[], Awaitable[None]]) -> Seat:
+    def _seat(self, info: WorkspaceInfo, database: Database) -> Seat:
         settings = self.settings
         return Seat(
             workspace=info,
@@ -219,7 +215,6 @@ class Kernel:
             mask=settings.redactor,
             scope=Scope(f"workspace {info.path}"),
             stopping=self.stopping,
-            registry=self.sessions,
             caller=Caller(
                 clock=self.clock,
                 mask=settings.redactor,
@@ -229,9 +224,6 @@ class Kernel:
             agents=settings.of(sections.AgentSettings, info),
             result_chars=settings.of(sections.LimitSettings, info).tool_result_render_chars,
             limits=settings.of(sections.SessionSettings),
-            find_agent=self.workspaces.agent,
-            spawn=self.supervisor.spawn,
-            mark_busy=mark_busy,
         )
 
     async def databases(self) -> Mapping[Path, Database]:
@@ -348,8 +340,7 @@ class Kernel:
             yield lambda: self.hooks.tell(hookspecs.runtime_stopping, host=self.host)
             yield self.workspaces.close
         yield self.supervisor.close
-        if hasattr(self, "_models"):
-            yield self._models.close
+        yield self._models.close
         yield self.hooks.close
         if hasattr(self, "data"):
             yield self.data.close

@@ -24,7 +24,7 @@ from .tables import insert, select
 
 IDLE_SECONDS = 300.0
 _LOOK_SECONDS = 60.0
-SeatMaker = Callable[[WorkspaceInfo, Database, Callable[[], Awaitable[None]]], Awaitable[Seat]]
+SeatMaker = Callable[[WorkspaceInfo, Database], Awaitable[Seat]]
 
 
 @dataclass(kw_only=True)
@@ -162,7 +162,7 @@ class Workspaces:
 
         await self.registry.write(write)
 
-    async def _mark_busy(self, workspace: str) -> None:
+    async def mark_busy(self, workspace: str) -> None:
         """Say, once a process and before the first duty, that the next boot must look here."""
         if workspace in self._marked:
             return
@@ -195,7 +195,7 @@ class Workspaces:
         except HaloError:
             await self.data.forget(place)
             raise
-        seat = await self.make_seat(info, database, lambda: self._mark_busy(info.id))
+        seat = await self.make_seat(info, database)
         self.seats[info.id] = seat
         return seat
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from .. import hookspecs
 from ..access import fold_access
-from ..blobs import Blobs, referenced
+from ..blobs import referenced
 from ..contracts import Tx
 from ..errors import NotFound, Stopping
 from ..folds import History, View
@@ -36,9 +36,8 @@ _CLOSE_SECONDS = 8.0
 class Sessions:
     """The sessions of this home, filtered by principal. `seat_of` opens a workspace by id."""
 
-    def __init__(self, seat_of: Callable[[str], Awaitable[Seat]], blobs: Blobs) -> None:
+    def __init__(self, seat_of: Callable[[str], Awaitable[Seat]]) -> None:
         self._seat_of = seat_of
-        self._blobs = blobs
         self.gate = Gate()
         self._broken: set[str] = set()
         self._opening: dict[tuple[str, str], asyncio.Task[LiveSession]] = {}
@@ -170,7 +169,7 @@ class Sessions:
         await seat.database.scrub()
         if blobs:
             named = await seat.database.read(referenced)
-            await self._blobs.collect(workspace, named, seat.clock.now(), erased=blobs)
+            await seat.host.blobs.collect(workspace, named, seat.clock.now(), erased=blobs)
         await seat.hooks.tell(hookspecs.session_erased, session=live.info)
         return event
 
@@ -272,7 +271,7 @@ class Sessions:
             root=session,
             workspace=seat.workspace.id,
             folder=seat.workspace.path,
-            agent=seat.find_agent(seat.workspace, agent).id,
+            agent=seat.host.workspaces.agent(seat.workspace, agent).id,
             access=owner.access,
             principal=owner.name,
             principal_kind=owner.kind,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from .. import hookspecs
@@ -15,14 +15,13 @@ from ..contracts import Host, Tool, Tx
 from ..errors import Stopping, StorageUnavailable
 from ..log import logger
 from ..questions import expire
-from ..records import AgentSpec, Event, ToolSpec, WorkspaceInfo
+from ..records import Event, ToolSpec, WorkspaceInfo
 from ..scopes import Scope
 from ..supervisor import at_bell
 from ..turns import Place
 from . import rows
 
 if TYPE_CHECKING:
-    from .registry import Sessions
     from .session import LiveSession
 
 _KEPT_OPEN = 64
@@ -37,10 +36,6 @@ class Seat(Place):
     host: Host
     scope: Scope
     stopping: asyncio.Event
-    registry: Sessions
-    find_agent: Callable[[WorkspaceInfo, str | None], AgentSpec]
-    spawn: Callable[[str, Coroutine[Any, Any, None]], object]
-    mark_busy: Callable[[], Awaitable[None]]
     sessions: WeakValueDictionary[str, LiveSession] = field(default_factory=WeakValueDictionary[str, "LiveSession"])
     used: float = 0.0
     _rested: dict[str, LiveSession] = field(default_factory=dict[str, "LiveSession"])
@@ -54,7 +49,7 @@ class Seat(Place):
     async def wake_tree(self, root: str) -> None:
         """Let each session of a tree go on for which something waits, such as the report of another one."""
         for name in await self.database.read(lambda tx: _waiting_in(tx, root)):
-            await self.registry.wake(self, name)
+            await self.host.sessions.wake(self, name)
 
     async def watch_questions(self) -> None:
         """Settle every question whose time is over, and let its session go on."""
@@ -64,7 +59,7 @@ class Seat(Place):
             events, later = await self.database.write(partial(expire, now=now))
             self.tell(events)
             for event in events:
-                await self.registry.wake(self, event.session)
+                await self.host.sessions.wake(self, event.session)
             return None if later is None else max(0.0, (later - now) / 1000)
 
         await at_bell(self.database.listen("questions"), look)

@@ -146,7 +146,7 @@ class LiveSession:
         check(message)
         message = replace(message, text=self.seat.mask(message.text))
         seat, session = self.seat, self._info.id
-        await seat.mark_busy()
+        await seat.host.workspaces.mark_busy(seat.workspace.id)
         key = message.key or f"auto:{seat.clock.new_id()}"
         access = fold_access(self._info.access, message.principal.access, message.access or self._info.access)
         if is_command(message):
@@ -169,7 +169,7 @@ class LiveSession:
     def find_agent(self) -> None:
         """Have an agent, if it was gone until now; without one no turn begins. Raises `NotFound`, `BadFile`."""
         if not self._has_agent:
-            self.agent = self.seat.find_agent(self.seat.workspace, self._info.agent)
+            self.agent = self.seat.host.workspaces.agent(self.seat.workspace, self._info.agent)
             self._has_agent = True
 
     # Running
@@ -207,7 +207,7 @@ class LiveSession:
 
     async def _drive(self) -> None:
         """Run turns until nothing waits that this process may run."""
-        gate = self.seat.registry.gate
+        gate = self.seat.host.sessions.gate
         _driving.set(self._info.id)
         async with self._still:
             while not self.seat.stopping.is_set():
@@ -263,7 +263,7 @@ class LiveSession:
             self._rests = "waiting" if turn.paused else "idle"
             await self._prompts.settle()
             for name in turn.extensions.taken - {self._info.id}:
-                await self.seat.registry.wake(self.seat, name)
+                await self.seat.host.sessions.wake(self.seat, name)
             if turn.is_crowded:
                 await self.tell_tree()
                 await turn.make_room("turn_end")
@@ -272,7 +272,7 @@ class LiveSession:
             self._told = self._told and self._info.parent is None
         if self._info.head >= self._keep_at:
             self._keep_at = self._info.head + EVERY
-            self.seat.spawn(f"snapshot of {self._info.id}", self._keep_folds())
+            self.seat.host.spawn(f"snapshot of {self._info.id}", self._keep_folds())
         if result is None and not turn.paused:
             self._stirred.set()  # a row was settled under its hands: look again
         return not (turn.token.requested and turn.token.reason == "landed")
@@ -285,7 +285,7 @@ class LiveSession:
         return await asyncio.shield(self.writes.track(self._compact()))
 
     async def _compact(self) -> bool:
-        async with self._still, self.seat.registry.gate.passage(self):
+        async with self._still, self.seat.host.sessions.gate.passage(self):
             try:
                 self._check_open()
                 self.find_agent()
@@ -328,7 +328,6 @@ class LiveSession:
             shown=Shown(history),
             tools=await seat.tools(self),
             stirred=self._stirred,
-            scope=self.scope,
             told=self.told,
         )
         return self._desk
@@ -367,7 +366,7 @@ class LiveSession:
     async def _alter(self, change: Callable[[Tx], tuple[tuple[records.Event, ...], T]]) -> tuple[records.Event, T]:
         if self._still.locked():
             raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
-        async with self._still, self.seat.registry.gate.passage(self):
+        async with self._still, self.seat.host.sessions.gate.passage(self):
             lease = self.lease = await self.seat.database.lease(f"tree:{self._info.root}")
 
             def write(tx: Tx) -> tuple[tuple[records.Event, ...], T]:
@@ -516,4 +515,4 @@ class LiveSession:
         self, agent: str, *, access: records.Access | None = None, title: str = "", directory: str | None = None
     ) -> LiveSession:
         """See `contracts.Session.start_child`."""
-        return await self.seat.registry.start_child(self.info, agent, access, title, directory)
+        return await self.seat.host.sessions.start_child(self.info, agent, access, title, directory)

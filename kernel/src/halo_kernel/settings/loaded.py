@@ -199,14 +199,20 @@ class Settings:
         self.at()
 
     def declare(self, sections: Iterable[tuple[str, Section]]) -> None:
-        """Have these sections, with their plugin's name, and no others. Raises `BadInput`; then all is as before."""
+        """Have these sections, with their plugin's name, and no others; say what is odd about the file.
+
+        Raises `BadFile` (path, line, key, rule) for it, `BadInput` (the variable's name) for the environment; then all
+        is as before.
+        """
         former, self._declared = self._declared, Declared(sections)
         try:
             self._seen.clear()
-            self.at()
+            reading = self.at()
         except BadInput:
             self._declared = former
             raise
+        for finding in reading.findings:
+            logger("settings").warning(finding.text, key=finding.key, line=finding.line)
 
     def of(self, section: type[S], workspace: WorkspaceInfo | None = None) -> S:
         """Return the values of a section's struct as they are now: a file that was changed is read again.
@@ -253,14 +259,3 @@ def _stamp(path: Path) -> object:
 def load_kernel_settings(home: Path, env: Mapping[str, str]) -> Settings:
     """Read the kernel's own sections alone, for when plugins are not known yet; says nothing about the others."""
     return Settings(home, [("kernel", section) for section in KERNEL_SECTIONS], env)
-
-
-def load_settings(home: Path, sections: Iterable[tuple[str, Section]], env: Mapping[str, str]) -> Settings:
-    """Read `<home>/secrets/settings.yaml` and the environment into typed sections, given with their plugin's name.
-
-    Raises `BadFile` (path, line, key, rule) for the file, `BadInput` (the variable's name) for the environment.
-    """
-    loaded = Settings(home, sections, env)
-    for finding in loaded.at().findings:
-        logger("settings").warning(finding.text, key=finding.key, line=finding.line)
-    return loaded

@@ -27,7 +27,6 @@ class RunningCall(Call):
     """A tool call that passed every check."""
 
     cancel: CancelToken
-    scope: Scope
     desk: Desk
     questions: list[records.Question] = field(default_factory=list[records.Question])
 
@@ -90,7 +89,7 @@ class Batch:
             access=self._access,
             cancel=self._token,
             desk=self._desk,
-            scope=Scope(f"call {call.id}", parent=self._desk.scope),
+            scope=Scope(f"call {call.id}", parent=self._desk.session.scope),
             approval=answers.get((call.id, "guard")),
             answer=answers.get((call.id, "tool")),
         )

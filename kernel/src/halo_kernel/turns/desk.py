@@ -14,7 +14,6 @@ from ..models import Caller, Models
 from ..records import Body, Event, TurnEnded
 from ..repair import Shown
 from ..reports import settle
-from ..scopes import Scope
 from ..secrets import Redactor
 from ..settings import AgentSettings, SessionSettings
 
@@ -51,7 +50,6 @@ class Desk:
     shown: Shown
     tools: Mapping[str, Tool]
     stirred: asyncio.Event
-    scope: Scope
     told: Callable[[Event], None]
     turn: str = ""
 
