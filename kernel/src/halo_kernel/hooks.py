@@ -60,7 +60,7 @@ def _arguments(spec: Spec) -> tuple[str, ...]:
 _is_awaited = cache(inspect.iscoroutinefunction)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Call:
     """One plugin's implementation of a hook, with its arguments. `place` orders those that are asked one by one."""
 
@@ -222,17 +222,12 @@ class Hooks:
     def _calls(self, spec: Spec, args: tuple[object, ...], kwargs: Mapping[str, object]) -> list[_Call]:
         caller: pluggy.HookCaller = getattr(self.manager.hook, spec.__name__)
         given = {**dict(zip(_arguments(spec), args, strict=False)), **kwargs}
-        calls = [
-            _Call(
-                plugin=each.plugin_name,
-                spec=spec,
-                place=each.trylast - each.tryfirst,
-                function=each.function,
-                arguments={name: _seen(given[name], each.plugin_name) for name in each.argnames},
-            )
-            for each in caller.get_hookimpls()
-            if self.only in ("", each.plugin_name)
-        ]
+        calls: list[_Call] = []
+        for each in caller.get_hookimpls():
+            if self.only in ("", each.plugin_name):
+                place = each.trylast - each.tryfirst
+                seen = {name: _seen(given[name], each.plugin_name) for name in each.argnames}
+                calls.append(_Call(each.plugin_name, spec, place, each.function, seen))
         return sorted(calls, key=lambda call: call.plugin)
 
     async def _ask_all(self, calls: Sequence[_Call], limit: float) -> list[object]:

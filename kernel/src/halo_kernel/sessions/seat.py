@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from .. import hookspecs
 from ..contracts import Host, Tool, Tx
-from ..errors import Stopping, StorageUnavailable
+from ..errors import Stopping
 from ..log import logger
 from ..questions import expire
 from ..records import Event, ToolSpec, WorkspaceInfo
@@ -137,17 +137,13 @@ class Seat(Place):
 
     async def watch_inbox(self) -> None:
         """Wake the sessions held here for which another process accepted a message."""
-        await at_bell(self.database.listen("inbox"), self._look_around)
 
-    async def _look_around(self) -> None:
-        try:
-            found = await self.database.read(_sessions_with_waiting_rows)
-        except StorageUnavailable as error:
-            logger("sessions").warning("could not look for messages of other processes", error=error.message)
-            found = [(name, 0) for name in self.sessions]
-        for name, hard in found:
-            if (session := self.sessions.get(name)) is not None:
-                session.stir(hard)
+        async def look() -> None:
+            for name, hard in await self.database.read(_sessions_with_waiting_rows):
+                if (session := self.sessions.get(name)) is not None:
+                    session.stir(hard)
+
+        await at_bell(self.database.listen("inbox"), look)
 
 
 def _wrong(spec: object, others: Collection[str]) -> str:

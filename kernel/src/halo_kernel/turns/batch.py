@@ -26,7 +26,6 @@ Answers = dict[tuple[str, Asker], records.Answer]
 class RunningCall(Call):
     """A tool call that passed every check."""
 
-    cancel: CancelToken
     desk: Desk
     questions: list[records.Question] = field(default_factory=list[records.Question])
 
@@ -124,7 +123,7 @@ class Batch:
 
     async def _outcome(self, call: RunningCall, tool: Tool) -> tuple[records.ToolOutcome, str]:
         try:
-            work = run_stoppable(tool.run(call), call.cancel, name=f"tool {call.tool.name}", grace=_GRACE_SECONDS)
+            work = run_stoppable(tool.run(call), self._token, name=f"tool {call.tool.name}", grace=_GRACE_SECONDS)
             return "ok", str(checked(await work, str))
         except Stopped:
             return "interrupted", INTERRUPTED
