@@ -32,7 +32,7 @@ _HOMES = {
     "scopes": "Scope",
     "secrets": "ensure_home write_secret",
     "server.listening": "serving",
-    "sessions": "Outbox Prompt Questions Sessions",
+    "sessions": "Outbox Prompt Questions Session Sessions",
     "settings": "AgentSettings EgressSettings LimitSettings LogSettings ModelSettings PluginSettings Reading"
     " SecretSettings Secrets ServerSettings SessionSettings Settings SettingsField SettingsFile SettingsFinding"
     " load_kernel_settings resolve_secret use_keyring",

@@ -38,6 +38,7 @@ from .server.listening import serving as serving
 from .sessions import Outbox as Outbox
 from .sessions import Prompt as Prompt
 from .sessions import Questions as Questions
+from .sessions import Session as Session
 from .sessions import Sessions as Sessions
 from .settings import AgentSettings as AgentSettings
 from .settings import EgressSettings as EgressSettings

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..contracts import Host, Session, Tx
+from .. import contracts
+from ..contracts import Host, Tx
 from ..errors import SessionClosed
 from ..records import Account, Arrival, Incoming, Owed, Principal, Receipt, WorkspaceInfo
 
@@ -52,7 +53,7 @@ class Door:
             session = await self._session(workspace, f"{name}:{chat}", fresh=True)
             return await session.submit(message)
 
-    async def _session(self, workspace: WorkspaceInfo, chat: str, *, fresh: bool) -> Session:
+    async def _session(self, workspace: WorkspaceInfo, chat: str, *, fresh: bool) -> contracts.Session:
         """Return the session of a conversation, a new one for the first message, or with `fresh`.
 
         Its id is stored before it is made, so that two messages at once, and a crash between, come to the same one.

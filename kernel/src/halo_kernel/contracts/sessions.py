@@ -4,7 +4,7 @@
 # The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
@@ -13,7 +13,7 @@ from ..errors import ModelError
 
 if TYPE_CHECKING:
     from ..scopes import Scope
-    from ..sessions import Prompt
+    from ..sessions import Session as Session
 
 Closer = Callable[[], Awaitable[object] | None]
 
@@ -88,97 +88,6 @@ class Tool(Protocol):
 
     async def run(self, call: Call) -> str:
         """Do it and return the text for the model; any exception becomes an error result with its message."""
-
-
-class Session(Protocol):
-    """One conversation of one agent in one workspace."""
-
-    @property
-    def info(self) -> records.SessionInfo:
-        """What lists show, as of now."""
-
-    @property
-    def agent(self) -> records.AgentSpec:
-        """The agent, as it was when the session was opened."""
-
-    @property
-    def scope(self) -> Scope:
-        """What ends when the session is closed."""
-
-    async def submit(self, message: records.Incoming) -> records.Receipt:
-        """Make a message durable and see that it is answered; returns after the commit.
-
-        Raises `BadInput`, `SessionClosed`, `QueueFull`, `Conflict` when the session owes its report to somebody who
-        does not give way, `StorageUnavailable`; each leaves no trace.
-        """
-
-    def prompt(self, message: records.Incoming) -> Prompt:
-        """Register a run at once, write the message, and return a handle. Raises `SessionClosed`."""
-
-    def events(self, after: str | None = None, *, live: bool = False) -> AsyncGenerator[Update, None]:
-        """Yield what came after the cursor `after`; with `live` go on with events and deltas as they happen.
-
-        Raises `CursorGone` for a cursor of another journal.
-        """
-
-    async def output(self) -> str:
-        """Return the last finished answer's text."""
-
-    async def commands(self) -> Sequence[records.CommandSpec]:
-        """Return what people can ask for here by `/name`, by that name."""
-
-    async def children(self, *, working: bool = False) -> Sequence[records.SessionInfo]:
-        """Return the sessions that were started from this one, oldest first; with `working` those not at rest.
-
-        That is, which have something to do yet, themselves or below.
-        """
-
-    async def waiting(self) -> Sequence[records.PreparedInput]:
-        """Return the messages that no turn has taken up yet, oldest first."""
-
-    async def start_child(
-        self, agent: str, *, access: records.Access | None = None, title: str = "", directory: str | None = None
-    ) -> Session:
-        """Make a session of the same tree, owned by the same principal, at this one's level or a lower one.
-
-        It is about `directory`, a part of the workspace, or about what this one is. Raises `BadInput`, `NotFound`.
-        """
-
-    def interrupt(self) -> bool:
-        """Cancel the active run, a paused one too; waiting messages stay. Returns whether there was one."""
-
-    async def compact(self) -> bool:
-        """Make the model's history shorter now, and tell whether it has become so; `interrupt` stops this.
-
-        Messages that come meanwhile are answered after it. Raises `Conflict` while the session runs, `PromptTooLarge`,
-        and what the plugin raised that does it; then, and when it is stopped, the history is as it was.
-        """
-
-    async def stop(self) -> None:
-        """Cancel this session and all below it; what waits goes into the history unanswered."""
-
-    async def archive(self) -> None:
-        """Stop this session and all below it, drop what waits, and refuse new messages from then on."""
-
-    async def append(
-        self, kind: str, body: Mapping[str, object], *, expect_head: int | None = None, state: object = ...
-    ) -> records.Event:
-        """Write an event of the plugin's own kind, `<plugin>.<noun>`, with its new `state` if one is given.
-
-        Raises `Conflict` when the journal's head is not `expect_head`, `BadInput` for a kind of the kernel's.
-        """
-
-    async def state(self, plugin: str) -> object:
-        """Return the JSON value that `append` last stored for a plugin, or None."""
-
-    async def complete(self, request: records.ModelRequest, *, purpose: str) -> str:
-        """Ask a model beside the turn: guarded, retried, and accounted for in the journal; return its text.
-
-        `request.model` is `<provider>/<id>`, '' for the session's own. Raises `ModelError`.
-        """
-
-    async def mark(self, name: str) -> None:
-        """Mark the session for good, such as with a source that it has read from; `info.marks` has it."""
 
 
 class Command(Protocol):

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from .. import hookspecs
-from ..contracts import ModelProvider, Session
+from .. import contracts, hookspecs
+from ..contracts import ModelProvider
 from ..errors import ModelError
 from ..hooks import Hooks
 from ..log import logger
@@ -86,7 +86,7 @@ class Models:
             return offers[0], offers[0].reason
         raise ModelError("no model can answer here", kind="none", advice=_ADVICE if self.providers else _INSTALL)
 
-    async def line(self, session: Session, hooks: Hooks, first: str = "") -> list[Offer]:
+    async def line(self, session: contracts.Session, hooks: Hooks, first: str = "") -> list[Offer]:
         """Return the models to ask in order: `first`, the agent's own, or the chosen one; then its fallbacks, or all's.
 
         Raises `ModelError` of kind `none` when there is no first; a fallback without a provider is left out.

@@ -19,7 +19,7 @@ from ..records import Access, CommandFinished, CommandResult, Event, Incoming, O
 
 if TYPE_CHECKING:
     from .seat import Seat
-    from .session import LiveSession
+    from .session import Session
 
 _COMMAND = re.compile(r"/[a-z][a-z0-9_-]{0,31}(\s.*)?", re.DOTALL)
 
@@ -30,7 +30,7 @@ def is_command(message: Incoming) -> bool:
     return said and _COMMAND.fullmatch(message.text.strip()) is not None
 
 
-async def carry_out(seat: Seat, session: LiveSession, message: Incoming, *, key: str, access: Access) -> Receipt:
+async def carry_out(seat: Seat, session: Session, message: Incoming, *, key: str, access: Access) -> Receipt:
     """Carry a command out and return its receipt, written with what came of it; one with a known key is not run again.
 
     A crash between its effect and that write leaves nothing, so that its sender sends it again.
@@ -65,7 +65,7 @@ def _settle(tx: Tx, receipt: Receipt, message: Incoming, result: CommandResult, 
     return append(tx, receipt.session, [body], at=at)
 
 
-async def _run(seat: Seat, session: LiveSession, message: Incoming, access: Access) -> CommandResult:
+async def _run(seat: Seat, session: Session, message: Incoming, access: Access) -> CommandResult:
     name, rest = [*message.text.strip().removeprefix("/").split(None, 1), ""][:2]
     try:
         command = await seat.hooks.first(hookspecs.resolve_command, name, session)
@@ -79,9 +79,7 @@ async def _run(seat: Seat, session: LiveSession, message: Incoming, access: Acce
         return CommandResult(text=f"/{name} failed: {error!r}", ok=False)
 
 
-async def _allowed(
-    command: Command, rest: str, message: Incoming, session: LiveSession, access: Access
-) -> CommandResult:
+async def _allowed(command: Command, rest: str, message: Incoming, session: Session, access: Access) -> CommandResult:
     """Run a command, if there is such a verb and whoever asks may."""
     spec, (word, arguments) = command.spec, [*rest.split(None, 1), "", ""][:2]
     names = {alias: name for name, verb in spec.verbs.items() for alias in (name, *verb.aliases)}

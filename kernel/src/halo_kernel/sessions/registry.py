@@ -27,7 +27,7 @@ from . import rows
 from .forks import fork
 from .gate import Gate
 from .seat import Seat
-from .session import LiveSession
+from .session import Session
 
 T = TypeVar("T")
 _CLOSE_SECONDS = 8.0
@@ -40,7 +40,7 @@ class Sessions:
         self._seat_of = seat_of
         self.gate = Gate()
         self._broken: set[str] = set()
-        self._opening: dict[tuple[str, str], asyncio.Task[LiveSession]] = {}
+        self._opening: dict[tuple[str, str], asyncio.Task[Session]] = {}
 
     async def open(
         self,
@@ -52,7 +52,7 @@ class Sessions:
         create: bool = False,
         origin: str = "",
         directory: str | None = None,
-    ) -> LiveSession:
+    ) -> Session:
         """Return the session, opening it. With `create`, one that does not exist is made with exactly this id.
 
         An id has 1 to 120 letters, digits, `_-.:`. The owner is the principal's name and kind; for others there is no
@@ -91,7 +91,7 @@ class Sessions:
         origin: str = "sid",
         title: str = "",
         directory: str = "",
-    ) -> LiveSession:
+    ) -> Session:
         """Make a session.
 
         Raises `NotFound` for an unknown agent or workspace, `BadInput` for a directory that is not in the workspace.
@@ -192,9 +192,7 @@ class Sessions:
         rename = partial(rows.rename, session=session, title=title, at=seat.clock.now())
         return (await seat.write(rename))[-1]
 
-    async def fork(
-        self, session: str, *, workspace: str, principal: Principal, title: str | None = None
-    ) -> LiveSession:
+    async def fork(self, session: str, *, workspace: str, principal: Principal, title: str | None = None) -> Session:
         """Make a root session with the history of another one; from then on neither knows of the other.
 
         What waits, is asked or owed stays with the original; of its open turn the copy has an interrupted one.
@@ -251,8 +249,8 @@ class Sessions:
 
     async def start_child(
         self, parent: SessionInfo, agent: str, access: Access | None, title: str, directory: str | None
-    ) -> LiveSession:
-        """See `contracts.Session.start_child`."""
+    ) -> Session:
+        """Make a session below `parent`; see `Session.start_child`."""
         seat = await self._seat_of(parent.workspace)
         place = parent.directory if directory is None else rows.check_directory(seat.workspace, directory)
         session, level = _new_id(seat, "sub"), fold_access(parent.access, access or parent.access)
@@ -281,7 +279,7 @@ class Sessions:
         info = replace(info, **more)
         await seat.database.write(partial(rows.insert, info=info, journal=seat.clock.new_id(), limits=seat.limits))
 
-    async def _live(self, seat: Seat, session: str) -> LiveSession:
+    async def _live(self, seat: Seat, session: str) -> Session:
         """Return the one open instance; all who ask while it opens share one opening."""
         while (live := seat.sessions.get(session)) is not None and live.closed:
             await live.close()
@@ -295,14 +293,14 @@ class Sessions:
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(task)
 
-    async def _open(self, seat: Seat, session: str) -> LiveSession:
+    async def _open(self, seat: Seat, session: str) -> Session:
         def look(tx: Tx) -> tuple[SessionInfo, bool]:
             info = rows.load(tx, session, workspace=seat.workspace)
             cut = is_cut(tx, info.root, session=session, boot=seat.boot)
             return info, cut or bool(waiting(tx, session))
 
         info, owed = await seat.database.read(look)
-        live = LiveSession(seat, info)
+        live = Session(seat, info)
         with suppress(NotFound):  # it can be looked at, left and deleted all the same
             live.find_agent()
         seat.sessions[session] = live

@@ -22,7 +22,7 @@ from ..turns import Place
 from . import rows
 
 if TYPE_CHECKING:
-    from .session import LiveSession
+    from .session import Session
 
 _KEPT_OPEN = 64
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -36,9 +36,9 @@ class Seat(Place):
     host: Host
     scope: Scope
     stopping: asyncio.Event
-    sessions: WeakValueDictionary[str, LiveSession] = field(default_factory=WeakValueDictionary[str, "LiveSession"])
+    sessions: WeakValueDictionary[str, Session] = field(default_factory=WeakValueDictionary[str, "Session"])
     used: float = 0.0
-    _rested: dict[str, LiveSession] = field(default_factory=dict[str, "LiveSession"])
+    _rested: dict[str, Session] = field(default_factory=dict[str, "Session"])
     _stamped: int = 0
 
     def stamp(self) -> int:
@@ -82,7 +82,7 @@ class Seat(Place):
                 live.told(event)
         self.feed.publish(events)
 
-    async def tools(self, session: LiveSession) -> dict[str, Tool]:
+    async def tools(self, session: Session) -> dict[str, Tool]:
         """Return the tools that plugins have for a session, by name."""
         tools: dict[str, Tool] = {}
         for plugin, tool in await self.hooks.gather(hookspecs.provide_tools, session=session, host=self.host):
@@ -93,7 +93,7 @@ class Seat(Place):
                 tools[tool.spec.name] = tool
         return tools
 
-    def rested(self, session: LiveSession) -> None:
+    def rested(self, session: Session) -> None:
         """A session has nothing to do; beyond a number of them the longest idle gives back its history and lease."""
         self._rested.pop(session.info.id, None)
         self._rested[session.info.id] = session
@@ -114,7 +114,7 @@ class Seat(Place):
         if writes := [task for session in self.sessions.values() for task in session.writes]:
             await asyncio.wait(writes)
 
-    async def halt(self, session: LiveSession, how: rows.Halt) -> None:
+    async def halt(self, session: Session, how: rows.Halt) -> None:
         """Halt a tree from a session down: what waits first, so that nothing begins anew, then what runs."""
         name, now = session.info.id, self.clock.now()
 
@@ -129,7 +129,7 @@ class Seat(Place):
         if how == "deleted":  # what was landed meanwhile
             await self.write(write)
 
-    def left(self, session: LiveSession) -> None:
+    def left(self, session: Session) -> None:
         """A session is closed; a newer one of the same id stays."""
         for found in (self.sessions, self._rested):
             if found.get(session.info.id) is session:

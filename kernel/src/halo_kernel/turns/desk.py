@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..contracts import Clock, Database, Lease, Session, Tool, Tx
+from .. import contracts
+from ..contracts import Clock, Database, Lease, Tool, Tx
 from ..folds import History
 from ..hooks import Hooks
 from ..journal import Feed, append
@@ -44,7 +45,7 @@ class Desk:
     """
 
     place: Place
-    session: Session
+    session: contracts.Session
     lease: Lease
     history: History
     shown: Shown
