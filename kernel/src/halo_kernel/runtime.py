@@ -28,11 +28,11 @@ from .outbox import Courier
 from .plugins import Plugin, Plugins
 from .records import HealthCheck, Offer, Route, WorkspaceInfo
 from .scopes import Scope
-from .secrets import ensure_home, write_secret
+from .secrets import Secrets, ensure_home, write_secret
 from .sessions import Outbox, Questions, Sessions
 from .sessions.retention import watch_retention
 from .sessions.seat import Seat
-from .settings import Secrets, Settings, load_kernel_settings, sections
+from .settings import Settings, load_kernel_settings, sections
 from .sites import Wanted, add_sites
 from .supervisor import Supervisor, end_task
 from .workspaces import Workspaces
@@ -52,7 +52,8 @@ class RunningHost(contracts.Host):
 
     def seen_by(self, plugin: str) -> RunningHost:
         """Return the server as one plugin sees it: under its name in the log, in tasks, and among the secrets."""
-        return replace(self, plugin=plugin, log=logger(f"plugin.{plugin}"), secrets=Secrets(self.settings, plugin))
+        secrets = Secrets(self.settings.home, self.settings.redactor, plugin)
+        return replace(self, plugin=plugin, log=logger(f"plugin.{plugin}"), secrets=secrets)
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """See `contracts.Host.spawn`."""
@@ -148,7 +149,7 @@ class Kernel:
         self.accounts = Accounts(database=channels, supervisor=self.supervisor)
         self.host = RunningHost(
             settings=settings,
-            secrets=Secrets(settings, "host"),
+            secrets=Secrets(self.home, settings.redactor, "host"),
             log=logger("plugin"),
             clock=self.clock,
             data=self.data,

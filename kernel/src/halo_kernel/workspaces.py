@@ -12,7 +12,6 @@ from pathlib import Path
 from .contracts import AgentSource, Clock, Database, Place, Tx
 from .data import Data
 from .errors import Conflict, HaloError, NotFound, WorkspaceUnusable
-from .log import logger
 from .outbox import has_unsettled
 from .presence import is_running
 from .records import AgentSpec, WorkspaceInfo
@@ -111,11 +110,8 @@ class Workspaces:
     async def close(self) -> None:
         """Take the busy mark back from every open workspace that owes nothing."""
         for seat in self.seats.values():
-            try:
-                if not await seat.database.read(_owes):
-                    await self._clear_busy(seat.workspace.id)
-            except HaloError as error:
-                logger("workspaces").warning("busy mark kept", workspace=seat.workspace.path, error=error.message)
+            if not await seat.database.read(_owes):
+                await self._clear_busy(seat.workspace.id)
 
     async def watch(self, recover: Callable[[], Awaitable[None]]) -> None:
         """Recover now and then, and when another process is busy, whose duties go on when it ends; close the idle."""

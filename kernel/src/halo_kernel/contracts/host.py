@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from ..data import Data
     from ..egress import Egress
     from ..live import Live
+    from ..secrets import Secrets
     from ..sessions import Outbox, Questions, Sessions
-    from ..settings import Secrets, Settings
+    from ..settings import Settings
     from ..workspaces import Workspaces
 
 

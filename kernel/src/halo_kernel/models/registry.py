@@ -67,7 +67,9 @@ class Models:
 
     async def _probe(self, name: str) -> Sequence[Offer]:
         try:
-            return await bounded(_offers(self.providers[name]), name=f"offers of {name}", seconds=_PROBE_SECONDS)
+            asking = self.providers[name].offers()
+            offers = await bounded(asking, name=f"offers of {name}", seconds=_PROBE_SECONDS)
+            return [msgspec.convert(msgspec.to_builtins(offer), Offer) for offer in offers]
         except TimeoutError:
             reason = "did not say in time what it offers"
         except Exception as error:
@@ -135,10 +137,6 @@ class Models:
             if names is None or name in names
         ]
         await asyncio.gather(*closings, return_exceptions=True)
-
-
-async def _offers(provider: ModelProvider) -> Sequence[Offer]:
-    return [msgspec.convert(msgspec.to_builtins(offer), Offer) for offer in await provider.offers()]
 
 
 async def _closed(provider: ModelProvider) -> None:

@@ -7,10 +7,9 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from .. import hookspecs
+from .. import contracts, hookspecs
 from ..contracts import Host, Tool, Tx
 from ..errors import Stopping
 from ..log import logger
@@ -21,11 +20,9 @@ from ..supervisor import at_bell
 from ..turns import Place
 from . import rows
 
-if TYPE_CHECKING:
-    from .session import Session
-
 _KEPT_OPEN = 64
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_Used = WeakValueDictionary[str, "contracts.Session"]
 
 
 @dataclass(kw_only=True)
@@ -36,9 +33,9 @@ class Seat(Place):
     host: Host
     scope: Scope
     stopping: asyncio.Event
-    sessions: WeakValueDictionary[str, Session] = field(default_factory=WeakValueDictionary[str, "Session"])
+    sessions: _Used = field(default_factory=_Used)
     used: float = 0.0
-    _rested: dict[str, Session] = field(default_factory=dict[str, "Session"])
+    _rested: dict[str, contracts.Session] = field(default_factory=dict[str, "contracts.Session"])
     _stamped: int = 0
 
     def stamp(self) -> int:
@@ -82,7 +79,7 @@ class Seat(Place):
                 live.told(event)
         self.feed.publish(events)
 
-    async def tools(self, session: Session) -> dict[str, Tool]:
+    async def tools(self, session: contracts.Session) -> dict[str, Tool]:
         """Return the tools that plugins have for a session, by name."""
         tools: dict[str, Tool] = {}
         for plugin, tool in await self.hooks.gather(hookspecs.provide_tools, session=session, host=self.host):
@@ -93,7 +90,7 @@ class Seat(Place):
                 tools[tool.spec.name] = tool
         return tools
 
-    def rested(self, session: Session) -> None:
+    def rested(self, session: contracts.Session) -> None:
         """A session has nothing to do; beyond a number of them the longest idle gives back its history and lease."""
         self._rested.pop(session.info.id, None)
         self._rested[session.info.id] = session
@@ -114,7 +111,7 @@ class Seat(Place):
         if writes := [task for session in self.sessions.values() for task in session.writes]:
             await asyncio.wait(writes)
 
-    async def halt(self, session: Session, how: rows.Halt) -> None:
+    async def halt(self, session: contracts.Session, how: rows.Halt) -> None:
         """Halt a tree from a session down: what waits first, so that nothing begins anew, then what runs."""
         name, now = session.info.id, self.clock.now()
 
@@ -129,7 +126,7 @@ class Seat(Place):
         if how == "deleted":  # what was landed meanwhile
             await self.write(write)
 
-    def left(self, session: Session) -> None:
+    def left(self, session: contracts.Session) -> None:
         """A session is closed; a newer one of the same id stays."""
         for found in (self.sessions, self._rested):
             if found.get(session.info.id) is session:

@@ -155,7 +155,7 @@ class Session:
         key = message.key or f"auto:{seat.clock.new_id()}"
         access = fold_access(self._info.access, message.principal.access, message.access or self._info.access)
         if is_command(message):
-            return await carry_out(seat, self, message, key=key, access=access), False
+            return await carry_out(self, message, key=key, access=access), False
         self.find_agent()
         at, cap = seat.stamp(), seat.limits.max_queue_size
         return await seat.database.write(
@@ -337,7 +337,6 @@ class Session:
             shown=Shown(history),
             tools=await seat.tools(self),
             stirred=self._stirred,
-            told=self.told,
         )
         return self._desk
 

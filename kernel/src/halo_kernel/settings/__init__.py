@@ -3,4 +3,3 @@
 from .document import *  # noqa: F403
 from .loaded import *  # noqa: F403
 from .sections import *  # noqa: F403
-from .vault import *  # noqa: F403

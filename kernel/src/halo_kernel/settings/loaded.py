@@ -18,10 +18,9 @@ from ..errors import BadInput, NotFound
 from ..log import logger
 from ..manifests import suggest
 from ..records import Secret, Section, WorkspaceInfo
-from ..secrets import Redactor, read_variable
+from ..secrets import Redactor, read_variable, resolve_secret
 from .document import SettingsFile, as_map
 from .sections import KERNEL_SECTIONS
-from .vault import resolve_secret
 
 S = TypeVar("S", bound=Struct)
 FILE = "settings.yaml"

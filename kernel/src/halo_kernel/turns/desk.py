@@ -40,8 +40,7 @@ class Place:
 class Desk:
     """Everything a turn needs of its session.
 
-    `stirred` is set whenever something new may wait in the inbox; `told` takes every event after its commit, into the
-    history too.
+    `stirred` is set whenever something new may wait in the inbox.
     """
 
     place: Place
@@ -51,7 +50,6 @@ class Desk:
     shown: Shown
     tools: Mapping[str, Tool]
     stirred: asyncio.Event
-    told: Callable[[Event], None]
     turn: str = ""
 
     async def commit(self, fn: Callable[[Tx], Sequence[Body] | None], *, at: int | None = None) -> tuple[Event, ...]:
@@ -86,6 +84,6 @@ class Desk:
         events = await self.place.database.write(fn)
         for event in events:
             self.place.feed.forget_partial(event.session)
-            self.told(event)
+            self.session.told(event)
         self.place.feed.publish(events)
         return events
