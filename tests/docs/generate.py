@@ -38,7 +38,7 @@ HANDED_OUT = {
     "Scope": "close",
     "Secrets": "",
     "Session": "lease running closed find_agent stir wake tell_tree told alter doze halted close write",
-    "Sessions": "recover wake close start_child",
+    "Sessions": "make recover wake close",
     "Settings": "declare",
     "Subscription": "",
     "Workspaces": "seat busy mark_busy close watch close_idle",

@@ -99,25 +99,27 @@ class Kernel:
         embedded: bool = False,
         clock: Clock | None = None,
         env: Mapping[str, str] | None = None,
+        settings: Settings | None = None,
         stopping: asyncio.Event | None = None,
         **wanted: Unpack[Wanted],
     ) -> Kernel:
         """Bring up a kernel on `home`; it answers nothing yet and has recovered nothing.
 
-        `embedded` is a kernel for one command: no background duties. `stopping` is set by whoever wants it to end.
+        `embedded` is a kernel for one command: no background duties. `settings` are the kernel's own, if they were read
+        before; plugins' are declared in them. `stopping` is set by whoever wants it to end.
         Raises `BadFile` for broken settings, `StorageUnavailable`, `NewerData`.
         """
         environment = os.environ if env is None else env
         ensure_home(home)
-        bare = load_kernel_settings(home, environment)
+        settings = settings or load_kernel_settings(home, environment)
         if wanted.get("discover", True) and (fault := add_sites(home)):
             logger("plugins").error(fault.message, advice=fault.advice)
         if (names := environment.get("HALO_PLUGINS")) is not None:
             wanted.setdefault("only", names.replace(",", " ").split())
         plugins, strict = Plugins(), wanted.get("strict", False)
         wanted["extra"] = {_ENGINE: _Engine(), **wanted.get("extra", {})}
-        plugins.load(bare.of(sections.PluginSettings), **wanted)
-        kernel = cls(home, clock=clock or SystemClock(), plugins=plugins, settings=bare, strict=strict)
+        plugins.load(settings.of(sections.PluginSettings), **wanted)
+        kernel = cls(home, clock=clock or SystemClock(), plugins=plugins, settings=settings, strict=strict)
         kernel.stopping = stopping or kernel.stopping
         found = kernel._parts["sections"] = [*_SECTIONS, *await kernel.hooks.gather(hookspecs.provide_settings)]
         kernel.settings.declare(found)
@@ -366,8 +368,7 @@ class Kernel:
 
     def _failed(self, failure: PluginFailed) -> None:
         self.plugins.degrade(failure)
-        if failure.hook != "plugin_failed":
-            self.hooks.notify(hookspecs.plugin_failed, failure=failure)
+        self.hooks.notify(hookspecs.plugin_failed, failure=failure)
 
 
 class _Engine:

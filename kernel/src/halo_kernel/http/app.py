@@ -24,8 +24,7 @@ from ..runtime import Kernel
 from .bodies import Body, decode
 from .gate import Gate
 from .origins import PREFLIGHT, Origins
-from .replies import as_response, failure, known, shape
-from .streams import EventStream, is_cancel
+from .replies import EventStream, as_response, failure, is_cancel, known, shape
 from .system import System
 
 

@@ -11,10 +11,9 @@ from math import inf
 from typing import Any
 
 from .. import hookspecs
-from ..answers import checked
 from ..contracts import Clock, Database, Dispatcher, Lease
 from ..errors import DeliveryFailed, LeaseHeld, LeaseLost
-from ..hooks import Hooks
+from ..hooks import Hooks, checked
 from ..log import logger
 from ..records import Part
 from ..secrets import Redactor

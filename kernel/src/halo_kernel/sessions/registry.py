@@ -98,9 +98,14 @@ class Sessions:
         """
         seat = await self._seat_of(workspace)
         place = rows.check_directory(seat.workspace, directory)
-        session, level = rows.check_id(_new_id(seat, origin)), fold_access(principal.access, access or principal.access)
-        owner = replace(principal, access=level)
-        await self._make(seat, session, owner, agent, origin=origin, title=title, directory=place)
+        return await self.make(seat, principal, agent, access, origin=origin, title=title, directory=place)
+
+    async def make(
+        self, seat: Seat, owner: Principal, agent: str | None, access: Access | None, *, origin: str, **more: str
+    ) -> Session:
+        """Make a session with an id of its origin, at its owner's level or a lower one; see `_make`."""
+        session, level = rows.check_id(_new_id(seat, origin)), fold_access(owner.access, access or owner.access)
+        await self._make(seat, session, replace(owner, access=level), agent, origin=origin, **more)
         return await self._live(seat, session)
 
     async def list(
@@ -246,18 +251,6 @@ class Sessions:
         closing = [session.close(mode) for seat in seats for session in list(seat.sessions.values())]
         if closing:
             await asyncio.wait(closing, timeout=_CLOSE_SECONDS)
-
-    async def start_child(
-        self, parent: SessionInfo, agent: str, access: Access | None, title: str, directory: str | None
-    ) -> Session:
-        """Make a session below `parent`; see `Session.start_child`."""
-        seat = await self._seat_of(parent.workspace)
-        place = parent.directory if directory is None else rows.check_directory(seat.workspace, directory)
-        session, level = _new_id(seat, "sub"), fold_access(parent.access, access or parent.access)
-        owner = Principal(name=parent.principal, kind=parent.principal_kind, access=level)
-        said = {"origin": "sub", "title": title, "directory": place}
-        await self._make(seat, session, owner, agent, root=parent.root, parent=parent.id, **said)
-        return await self._live(seat, session)
 
     async def _make(self, seat: Seat, session: str, owner: Principal, agent: str | None, **more: str) -> None:
         """Make a session at its owner's level, with `more` of `SessionInfo`; an id that is taken stays whose it is."""

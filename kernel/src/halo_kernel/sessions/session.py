@@ -538,4 +538,8 @@ class Session:
 
         It is about `directory`, a part of the workspace, or about what this one is. Raises `BadInput`, `NotFound`.
         """
-        return await self.seat.host.sessions.start_child(self.info, agent, access, title, directory)
+        info, seat = self._info, self.seat
+        place = info.directory if directory is None else rows.check_directory(seat.workspace, directory)
+        owner = records.Principal(name=info.principal, kind=info.principal_kind, access=info.access)
+        below = {"root": info.root, "parent": info.id, "title": title, "directory": place}
+        return await seat.host.sessions.make(seat, owner, agent, access, origin="sub", **below)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from .. import hookspecs, records
-from ..answers import checked
 from ..contracts import Call, Tool, Turn, Tx
 from ..errors import HaloError
+from ..hooks import checked
 from ..log import logger
 from ..questions import Asker, Paused
 from ..records.storable import storable_text
