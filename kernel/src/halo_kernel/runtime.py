@@ -132,8 +132,7 @@ class Kernel:
         return kernel
 
     async def _compose(self, embedded: bool) -> None:
-        settings, hooks = self.settings, self.hooks
-        engines = await hooks.gather(hookspecs.provide_storage, settings=settings)
+        engines = await self.hooks.gather(hookspecs.provide_storage, settings=self.settings)
         storage = _chosen(engines, self.home / "global")
         self.data = Data(storage, self.home, self._folder)
         self.workspaces = Workspaces(
@@ -141,17 +140,16 @@ class Kernel:
             registry=await self.data.open_home(),
             clock=self.clock,
             boot=self.boot,
-            default=settings.of(sections.AgentSettings).default,
+            default=self.settings.of(sections.AgentSettings).default,
             make_seat=partial(self._make_seat, embedded),
         )
         if storage.name != _ENGINE:  # it has opened
             write_secret(self.home / "global" / "storage", storage.name)
         self.sessions = Sessions(self.workspaces.seat)
-        channels = await self.data.open_channels()
-        self.accounts = Accounts(database=channels, supervisor=self.supervisor)
+        self.accounts = Accounts(database=await self.data.open_channels(), supervisor=self.supervisor)
         self.host = RunningHost(
-            settings=settings,
-            secrets=Secrets(self.home, settings.redactor, "host"),
+            settings=self.settings,
+            secrets=Secrets(self.home, self.settings.redactor, "host"),
             log=logger("plugin"),
             clock=self.clock,
             data=self.data,
@@ -162,12 +160,12 @@ class Kernel:
             outbox=Outbox(self.workspaces.seat),
             blobs=Blobs(self._folder),
             live=Live(),
-            egress=Egress(lambda: settings.of(sections.EgressSettings).allow),
+            egress=Egress(lambda: self.settings.of(sections.EgressSettings).allow),
             found=self._find,
             supervisor=self.supervisor,
         )
         self.accounts.host = self.host
-        await self._take(hooks)
+        await self._take(self.hooks)
 
     async def _take(self, hooks: Hooks) -> None:
         """Take in what those plugins provide that `hooks` call."""
@@ -184,9 +182,8 @@ class Kernel:
         parts = self._parts
         self._models.provide(parts["models"])
         self.workspaces.sources = [source for _, source in parts["agents"]]
-        dispatchers = self._single("provide_dispatchers", parts["dispatchers"], lambda each: each.kind)
         self._dispatchers.clear()
-        self._dispatchers.update(dispatchers)
+        self._dispatchers.update(self._single("provide_dispatchers", parts["dispatchers"], lambda each: each.kind))
         self.accounts.channels = self._single("provide_channels", parts["channels"], lambda each: each.type)
         self.routes = tuple(parts["routes"])
         self.remap()
@@ -205,7 +202,6 @@ class Kernel:
         return seat
 
     def _seat(self, info: WorkspaceInfo, database: Database) -> Seat:
-        settings = self.settings
         return Seat(
             workspace=info,
             host=self.host,
@@ -215,18 +211,18 @@ class Kernel:
             models=self._models,
             clock=self.clock,
             boot=self.boot,
-            mask=settings.redactor,
+            mask=self.settings.redactor,
             scope=Scope(f"workspace {info.path}"),
             stopping=self.stopping,
             caller=Caller(
                 clock=self.clock,
-                mask=settings.redactor,
-                idle_timeout=settings.of(sections.ModelSettings, info).idle_timeout,
-                max_attempts=settings.of(sections.AgentSettings, info).max_retries,
+                mask=self.settings.redactor,
+                idle_timeout=self.settings.of(sections.ModelSettings, info).idle_timeout,
+                max_attempts=self.settings.of(sections.AgentSettings, info).max_retries,
             ),
-            agents=settings.of(sections.AgentSettings, info),
-            result_chars=settings.of(sections.LimitSettings, info).tool_result_render_chars,
-            limits=settings.of(sections.SessionSettings),
+            agents=self.settings.of(sections.AgentSettings, info),
+            result_chars=self.settings.of(sections.LimitSettings, info).tool_result_render_chars,
+            limits=self.settings.of(sections.SessionSettings),
         )
 
     async def databases(self) -> Mapping[Path, Database]:

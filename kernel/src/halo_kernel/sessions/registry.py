@@ -10,27 +10,28 @@ from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
-from .. import hookspecs
+from .. import hookspecs, tables
 from ..access import fold_access
 from ..blobs import referenced
 from ..contracts import Tx
 from ..errors import NotFound, Stopping
 from ..folds import History, View
 from ..inbox import waiting
-from ..journal import delete_exchange, erase, folded, journal_of, make_cursor, read
+from ..journal import append, delete_exchange, erase, folded, journal_of, make_cursor, read
 from ..log import logger
-from ..records import Access, Event, Message, Principal, SessionInfo
+from ..records import Access, Event, Message, Principal, QuestionSettled, SessionForked, SessionInfo, TurnEnded
 from ..records.storable import check_storable
-from ..recovery import is_cut
+from ..recovery import is_cut, loose_ends
 from ..repair import repair_history
 from . import rows
-from .forks import fork
 from .gate import Gate
 from .seat import Seat
 from .session import Session
 
 T = TypeVar("T")
 _CLOSE_SECONDS = 8.0
+_ENDED = TurnEnded(outcome="interrupted", error="the session was forked in the middle of this turn", kind="fork")
+_COPIED = {"events": "seq, at, kind, turn, body", "plugin_state": "plugin, value"}
 
 
 class Sessions:
@@ -209,7 +210,7 @@ class Sessions:
             source = rows.load(tx, session, workspace=seat.workspace, principal=principal)
             change = {"title": source.title if title is None else title, "created_at": now, "updated_at": now}
             access = fold_access(principal.access, source.access)
-            fork(tx, source, replace(source, id=name, root=name, parent=None, access=access, **change), journal=journal)
+            _fork(tx, source, replace(source, id=name, root=name, parent=None, access=access, **change), journal)
             return name
 
         name = _new_id(seat, session.partition("_")[0] if "_" in session else "sid")
@@ -317,3 +318,25 @@ def _new_id(seat: Seat, origin: str) -> str:
         number, rest = divmod(number, 36)
         digits = "0123456789abcdefghijklmnopqrstuvwxyz"[rest] + digits
     return f"{origin}_{digits}_{seat.clock.new_id(64)[:6]}"
+
+
+def _fork(tx: Tx, source: SessionInfo, copy: SessionInfo, journal: str) -> tuple[Event, ...]:
+    """Make `copy` a root with the history of `source` as it is now, whose open turn it ends; return what it adds."""
+    values = {name: getattr(copy, name) for name in (*rows.NEW, "model", "head")}
+    tables.insert(tx, "sessions", {**values, "marks": " ".join(copy.marks), "journal": journal})
+    for table, columns in _COPIED.items():
+        which = f"SELECT ?, {columns} FROM {table} WHERE session = ?"
+        tx.execute(f"INSERT INTO {table}(session, {columns}) {which}", (copy.id, source.id))
+    origin = SessionForked(source=source.id, head=source.head)
+    return (*_end_turn(tx, source.id, copy), *append(tx, copy.id, [origin], at=copy.created_at))
+
+
+def _end_turn(tx: Tx, source: str, copy: SessionInfo) -> tuple[Event, ...]:
+    run = tx.one("SELECT turn FROM runs WHERE session = ?", (source,))
+    if run is None:
+        return ()
+    turn = str(run[0])
+    asked = tx.execute("SELECT id, call FROM questions WHERE session = ? AND state = 'pending'", (source,))
+    settled = [QuestionSettled(question=number, call=call, state="denied", by="fork") for number, call in asked]
+    left = loose_ends(tx, copy.id, turn, None, reason="fork")
+    return append(tx, copy.id, [*settled, *left, _ENDED], at=copy.created_at, turn=turn)
