@@ -6,7 +6,8 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..contracts import Host, Session, Tx
+from .. import contracts
+from ..contracts import Host, Tx
 from ..errors import SessionClosed
 from ..records import Account, Arrival, Incoming, Owed, Principal, Readiness, Receipt, WorkspaceInfo
 
@@ -73,7 +74,7 @@ class Door:
         owed = Owed(key=key, dispatcher=self.account.type, target=route, text=text)
         await self.host.outbox.owe(owed, workspace=workspace.id)
 
-    async def _session(self, workspace: WorkspaceInfo, owner: Principal, *, fresh: bool) -> Session:
+    async def _session(self, workspace: WorkspaceInfo, owner: Principal, *, fresh: bool) -> contracts.Session:
         """Return the session of a conversation, a new one for the first message, or with `fresh`.
 
         Its id is stored before it is made, so that two messages at once, and a crash between, come to the same one.

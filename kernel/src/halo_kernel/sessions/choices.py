@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from .. import contracts
 from ..contracts import Tx
 from ..errors import HaloError
 from ..inbox import accept, receipt_of
@@ -15,14 +15,10 @@ from ..records import Access, CommandResult, Event, Incoming, Principal, Questio
 from .commands import is_said, settle
 from .rows import tree
 
-if TYPE_CHECKING:
-    from .seat import Seat
-    from .session import LiveSession
-
 _CHOICE = re.compile(r"\s*(?:/answer\s+([1-9]\d{0,17})\s+)?(\d{1,2})\s*")
 
 
-async def choose(seat: Seat, session: LiveSession, message: Incoming, *, key: str, access: Access) -> Receipt | None:
+async def choose(session: contracts.Session, message: Incoming, *, key: str, access: Access) -> Receipt | None:
     """Answer a question of the session's tree and return the receipt, written with it; None for any other message.
 
     `<number>` answers the question that was asked last, `/answer <question> <number>` the one of that id.
@@ -30,7 +26,8 @@ async def choose(seat: Seat, session: LiveSession, message: Incoming, *, key: st
     said = _CHOICE.fullmatch(message.text)
     if said is None or not is_said(message) or not message.route:
         return None
-    at, info = seat.stamp(), session.info
+    seat, info = session.seat, session.info
+    at = seat.stamp()
     owner = Principal(name=info.principal, kind=info.principal_kind, access=access)
     row = replace(message, cause="command", mode="steer", reply_to=None)
 
@@ -48,7 +45,7 @@ async def choose(seat: Seat, session: LiveSession, message: Incoming, *, key: st
     seat.tell(events)
     if asked:
         seat.database.notify("outbox")
-        await seat.registry.wake(seat, asked)
+        await seat.host.sessions.wake(seat, asked)
     return receipt
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
 
-from .. import hookspecs
+from .. import contracts, hookspecs
 from ..access import fold_access
 from ..contracts import Command, Tx
 from ..errors import HaloError
@@ -16,10 +15,6 @@ from ..journal import append
 from ..log import logger
 from ..outbox import owe
 from ..records import Access, CommandFinished, CommandResult, Event, Incoming, Owed, Receipt
-
-if TYPE_CHECKING:
-    from .seat import Seat
-    from .session import LiveSession
 
 _COMMAND = re.compile(r"/[a-z][a-z0-9_-]{0,31}(\s.*)?", re.DOTALL)
 
@@ -34,7 +29,7 @@ def is_command(message: Incoming) -> bool:
     return is_said(message) and _COMMAND.fullmatch(message.text.strip()) is not None
 
 
-async def carry_out(seat: Seat, session: LiveSession, message: Incoming, *, key: str, access: Access) -> Receipt | None:
+async def carry_out(session: contracts.Session, message: Incoming, *, key: str, access: Access) -> Receipt | None:
     """Carry a command out and return its receipt, written with what came of it; None for any other message.
 
     One with a known key is not run again. A crash between its effect and that write leaves nothing, so that its sender
@@ -42,10 +37,11 @@ async def carry_out(seat: Seat, session: LiveSession, message: Incoming, *, key:
     """
     if not is_command(message):
         return None
+    seat = session.seat
     seen = await seat.database.read(lambda tx: receipt_of(tx, message.principal, key))
     if seen is not None:
         return seen
-    result, at = await _run(seat, session, message, access), seat.stamp()
+    result, at = await _run(session, message, access), seat.stamp()
     result = replace(result, text=seat.mask(result.text))
     row = replace(message, cause="command", mode="steer", reply_to=None)
 
@@ -73,10 +69,10 @@ def settle(tx: Tx, receipt: Receipt, message: Incoming, result: CommandResult, *
     return append(tx, receipt.session, [body], at=at)
 
 
-async def _run(seat: Seat, session: LiveSession, message: Incoming, access: Access) -> CommandResult:
+async def _run(session: contracts.Session, message: Incoming, access: Access) -> CommandResult:
     name, rest = [*message.text.strip().removeprefix("/").split(None, 1), ""][:2]
     try:
-        command = await seat.hooks.first(hookspecs.resolve_command, name, session)
+        command = await session.seat.hooks.first(hookspecs.resolve_command, name, session)
         if command is None:
             return CommandResult(text=f"There is no command /{name}. /help lists those that there are.", ok=False)
         return await _allowed(command, rest, message, session, access)
@@ -88,7 +84,7 @@ async def _run(seat: Seat, session: LiveSession, message: Incoming, access: Acce
 
 
 async def _allowed(
-    command: Command, rest: str, message: Incoming, session: LiveSession, access: Access
+    command: Command, rest: str, message: Incoming, session: contracts.Session, access: Access
 ) -> CommandResult:
     """Run a command, if there is such a verb and whoever asks may."""
     spec, (word, arguments) = command.spec, [*rest.split(None, 1), "", ""][:2]
