@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from .model import Break, Code, Emphasis, Image, Inline, Link, Strike, Strong, Text
@@ -66,6 +66,8 @@ class Inlines:
         children = _joined(frame.children)
         match token.type:
             case "link_close":
+                if frame.opening.info == "auto":  # half an address is none
+                    children = tuple(replace(each, verbatim=False) for each in children if isinstance(each, Text))
                 node: Inline = Link(begin, close, children, str(frame.opening.attrs["href"]))
             case "strong_close":
                 node = Strong(begin, close, children)

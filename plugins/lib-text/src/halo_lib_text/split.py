@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .breaks import SENTENCE, Breaks
+from .breaks import INSIDE, SENTENCE, Breaks
 from .cut import within
 from .letters import boundaries, is_boundary, splits_pair
 from .model import Document
@@ -116,6 +116,8 @@ class _Splitter:
             furthest.setdefault(ranks[index], offsets[index])
         end = start
         for rank in sorted(furthest):
+            if rank >= INSIDE and end > start:
+                yield end
             end = max(end, furthest[rank])
             if rank > SENTENCE or end - start >= _FILLED * (offsets[last] - start):
                 yield end

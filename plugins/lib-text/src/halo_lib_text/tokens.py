@@ -137,6 +137,7 @@ def _bare_address(state: StateInline, silent: bool) -> bool:
         token = state.push(kind, "", nesting)
         token.meta[_SPAN] = start, start + len(word)
         token.attrs = {"href": word} if nesting == 1 else {}
+        token.info = "auto"  # as of addresses in angle brackets
         token.content = "" if nesting else word
     state.pos = start + len(word)
     return True
