@@ -22,8 +22,43 @@ LETTERS = [
     "\ud83d\ude00",
     "\r\n",
 ]
-WORDS = ["word", "snake_case_name", "中文句子。", "价格：", "שלום", "مرحبا", "𝒳𝒴", "a*b", "5 < 6 & 7", "C:\\dir", "\x00", "\t", "…"]
-MARKS = ["*", "**", "_", "~~", "`", "``", "```", "[", "](", ")", "<", ">", "&", "\\", "|", "#", "-", "\n", "\n\n", "    "]
+WORDS = [
+    "word",
+    "snake_case_name",
+    "中文句子。",
+    "价格：",
+    "שלום",
+    "مرحبا",
+    "𝒳𝒴",
+    "a*b",
+    "5 < 6 & 7",
+    "C:\\dir",
+    "\x00",
+    "\t",
+    "…",
+]
+MARKS = [
+    "*",
+    "**",
+    "_",
+    "~~",
+    "`",
+    "``",
+    "```",
+    "[",
+    "](",
+    ")",
+    "<",
+    ">",
+    "&",
+    "\\",
+    "|",
+    "#",
+    "-",
+    "\n",
+    "\n\n",
+    "    ",
+]
 LEAVES = [
     "`code_span_x`",
     "``a ` b``",
@@ -40,7 +75,9 @@ LEAVES = [
 
 words = st.one_of(st.sampled_from(WORDS), st.sampled_from(LETTERS), st.sampled_from(LEAVES), st.text(max_size=8))
 spaced = st.lists(words, min_size=1, max_size=8).map(" ".join)
-wrapped = st.tuples(st.sampled_from(["**", "*", "_", "~~", "***"]), spaced).map(lambda each: each[0] + each[1] + each[0])
+wrapped = st.tuples(st.sampled_from(["**", "*", "_", "~~", "***"]), spaced).map(
+    lambda each: each[0] + each[1] + each[0]
+)
 lines = st.lists(st.one_of(words, wrapped), min_size=1, max_size=12).map(" ".join)
 solid = st.lists(st.one_of(words, wrapped, st.sampled_from(MARKS)), min_size=1, max_size=30).map("".join)
 
@@ -66,17 +103,21 @@ _plain_blocks = st.one_of(
     solid,
     lines.map(lambda text: "# " + text),
     st.just("---"),
-    st.tuples(st.sampled_from(["```", "~~~", "````"]), st.sampled_from(["", "python", "c++ x"]), st.lists(_code_lines)).map(
-        _fence
-    ),
+    st.tuples(
+        st.sampled_from(["```", "~~~", "````"]), st.sampled_from(["", "python", "c++ x"]), st.lists(_code_lines)
+    ).map(_fence),
     st.lists(st.lists(spaced, min_size=2, max_size=2), min_size=1, max_size=5).map(_table),
 )
 _blocks = st.recursive(
     _plain_blocks,
     lambda inner: st.one_of(
         st.lists(inner, min_size=1, max_size=3).map(lambda each: _indented("\n\n".join(each), "> ")),
-        st.lists(inner, min_size=1, max_size=3).map(lambda each: "\n".join("- " + _indented(x, "  ")[2:] for x in each)),
-        st.lists(inner, min_size=1, max_size=3).map(lambda each: "\n".join("3. " + _indented(x, "   ")[3:] for x in each)),
+        st.lists(inner, min_size=1, max_size=3).map(
+            lambda each: "\n".join("- " + _indented(x, "  ")[2:] for x in each)
+        ),
+        st.lists(inner, min_size=1, max_size=3).map(
+            lambda each: "\n".join("3. " + _indented(x, "   ")[3:] for x in each)
+        ),
     ),
     max_leaves=6,
 )
@@ -110,9 +151,9 @@ def shown(document: Document) -> str:
 def wholes(node: Node) -> Iterator[Node]:
     """Yield the outermost parts of lines that are to stay whole."""
     for child in children_of(node):
-        if isinstance(child, Code | Emphasis | Image | Link | Strike | Strong):
-            yield child
-        elif isinstance(child, Text) and not child.verbatim:
+        if isinstance(child, Code | Emphasis | Image | Link | Strike | Strong) or (
+            isinstance(child, Text) and not child.verbatim
+        ):
             yield child
         else:
             yield from wholes(child)

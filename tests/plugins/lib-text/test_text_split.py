@@ -23,7 +23,10 @@ from halo_lib_text import (
 from .conftest import LETTERS, long_markdown, markdown, shown, walk, wholes
 from .platforms import check_slack, check_telegram, slack, telegram
 
-RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example])
+RELAXED = settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+)
 LONG = settings(RELAXED, max_examples=6, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # too long to shrink
 MEASURES: list[Measure] = [len, utf16_length, utf8_length]
 RENDERS: list[Render | None] = [None, telegram, slack, plain]

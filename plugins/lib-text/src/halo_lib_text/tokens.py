@@ -25,6 +25,7 @@ _WRAPPED = ("newline", "escape", "backticks", "link", "image", "autolink", "html
 
 _SCHEME = re.compile(r"(?<![A-Za-z0-9+.-])https?\Z", re.IGNORECASE)
 _ADDRESS = re.compile(r"://[A-Za-z0-9][!#-;=?-Z_a-z~]*")
+_PRODUCT = re.compile(r"[0-9][0-9A-Za-z]|[A-Za-z][0-9]")
 _TRAILING = "?!.,:;*_~'&"
 
 _LINK: tuple[tuple[str, Literal[-1, 0, 1]], ...] = (("link_open", 1), ("text", 0), ("link_close", -1))
@@ -35,18 +36,21 @@ BlockRule = Callable[[StateBlock, int, int, bool], bool]
 
 class _State(StateInline):
     def scanDelims(self, start: int, canSplitWord: bool) -> Scanned:  # noqa: N802, N803 - the library's names
-        """Let Chinese, Japanese and Korean letters stand where CommonMark asks for a space: they have none."""
+        """Say whether a `*` opens or closes, in two cases otherwise than CommonMark.
+
+        Chinese, Japanese and Korean letters stand where it asks for a space, for they have none. `2*3*n` is a product.
+        """
         scanned = super().scanDelims(start, canSplitWord)
-        if not canSplitWord or (scanned.can_open and scanned.can_close):
-            return scanned
         end = start + scanned.length
         before = self.src[start - 1] if start else " "
         after = self.src[end] if end < self.posMax else " "
-        return Scanned(
-            scanned.can_open or (CJK.match(before) is not None and not after.isspace()),
-            scanned.can_close or (CJK.match(after) is not None and not before.isspace()),
-            scanned.length,
-        )
+        if scanned.length == 1 and _PRODUCT.fullmatch(before + after):
+            return Scanned(False, False, 1)
+        if not canSplitWord:
+            return scanned
+        opens = scanned.can_open or (CJK.match(before) is not None and not after.isspace())
+        closes = scanned.can_close or (CJK.match(after) is not None and not before.isspace())
+        return Scanned(opens, closes, scanned.length)
 
 
 class _Inline(ParserInline):
