@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from halo_lib_text import PLAIN, Style, Table, fold, grid, parse, plain, utf8_length, utf16_length, width
 
-from .conftest import markdown
+from .conftest import RELAXED, markdown
 from .platforms import check_slack, check_telegram, slack, telegram
-
-RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @RELAXED

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from halo_lib_text import take_media
 
-from .conftest import markdown
+from .conftest import RELAXED, markdown
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_markers(text: str, left: str, paths: tuple[str, ...]) -> None:
     assert take_media(text) == (left, paths)
 
 
-@settings(deadline=None)
+@RELAXED
 @given(markdown, st.text("abc/ ._é", min_size=1).map(str.strip).filter(bool))
 def test_what_is_left_has_no_markers(text: str, path: str) -> None:
     """Whatever stands around a marker, its path is found, and what is left has none to find."""

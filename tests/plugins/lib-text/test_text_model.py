@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from halo_lib_text import (
@@ -34,9 +34,7 @@ from halo_lib_text import (
     within,
 )
 
-from .conftest import markdown, shown, walk
-
-RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+from .conftest import RELAXED, markdown, shown, walk
 
 
 def only(source: str, kind: type[Node]) -> list[Node]:
