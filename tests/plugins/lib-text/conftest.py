@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from typing import NoReturn
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
@@ -93,6 +96,18 @@ def long_markdown(draw: st.DrawFn) -> str:
         chosen.append(random.choice(parts) + random.choice(["\n\n", "\n", " "]))
         size += len(chosen[-1])
     return "".join(chosen)[:length]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def strict() -> Iterator[None]:
+    """Let a text that the parser stumbles over fail the test, where others would get it as plain text."""
+
+    def fail(*arguments: object) -> NoReturn:
+        raise  # noqa: PLE0704 - the parser's own error
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules["halo_lib_text.parse"], "plain_document", fail)
+        yield
 
 
 def walk(node: Node) -> Iterator[Node]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from itertools import pairwise
+from typing import NoReturn
 
 import pytest
 from hypothesis import given
@@ -31,8 +34,10 @@ from halo_lib_text import (
     Text,
     children_of,
     parse,
+    tokens,
     within,
 )
+from halo_lib_text.split import plain_document
 
 from .conftest import RELAXED, markdown, shown, walk
 
@@ -71,6 +76,36 @@ def test_what_is_cut_out_is_a_part_of_the_whole(source: str, data: st.DataObject
     at = data.draw(st.integers(0, len(source)))
     first, second = within(document, 0, at), within(document, at, len(source))
     assert shown(first) + shown(second) == shown(document)
+
+
+def test_a_text_that_the_parser_stumbles_over_is_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of the parser costs the markup, not the message."""
+
+    def stumble(text: str) -> NoReturn:
+        raise IndexError
+
+    monkeypatch.setattr(tokens, "tokenize", stumble)
+    monkeypatch.setattr(sys.modules["halo_lib_text.parse"], "plain_document", plain_document)
+    assert line("**a**\n\nb") == (Text(0, 8, "**a**\n\nb"),)
+
+
+_HALF = st.sampled_from(
+    ["\ud83d", "\udc00", "xn--", "%zz", "[", ")", ">", "://", "mailto:", "中", "&#xD800;", "\\", ".", "a"]
+)
+_FORMS = st.sampled_from(["[a]({})", "<http://{}>", "![a](<{}>)", "[a]\n\n[a]: {}", "https://a{}", "```{}\na", "&{};"])
+
+
+@RELAXED
+@given(_FORMS, st.lists(_HALF, max_size=8).map("".join))
+def test_any_address_is_read(form: str, address: str) -> None:
+    """Addresses that are none, of halves of characters and the wrong encodings, raise nothing."""
+    assert parse(form.replace("{}", address)).end == len(form) - 2 + len(address)
+
+
+def test_the_parser_is_loaded_with_the_first_text() -> None:
+    """Importing the library imports no parser."""
+    code = "import sys, halo_lib_text; assert 'markdown_it' not in sys.modules; halo_lib_text.parse('a')"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_blocks_and_their_spans() -> None:

@@ -13,6 +13,7 @@ from .source import Lines, Place
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
+SPAN = "span"  # in a token's `meta`: where its markup begins and ends in the block's content; plain text has none
 _DEEPEST = 8  # spans in each other; more is mischief, and whoever walks the model does so by recursion
 _LINE_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 
@@ -113,7 +114,7 @@ class Inlines:
 
     def _span(self, token: Token, length: int = 0) -> tuple[int, int]:
         """Return where a token's markup lies in the content; of a `**` the parser placed the inner half."""
-        span: tuple[int, int] | None = token.meta.get("span")
+        span: tuple[int, int] | None = token.meta.get(SPAN)
         if span is None:
             return self._read, self._read + length
         start, end = span

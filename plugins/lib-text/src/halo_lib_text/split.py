@@ -66,13 +66,12 @@ class _Splitter:
         start = 0
         while start < len(self._source):
             end = self._end(start)
-            if end is not None:
+            if end is None:
+                end = self._breaks.outside(start)
+                yield from self._plain(start, end)
+            else:
                 yield self._chunk(start, end, plain=False)
-                start = end
-                continue
-            for chunk in self._plain(start, self._breaks.outside(start)):
-                yield chunk
-                start = chunk.end
+            start = end
 
     def _chunk(self, start: int, end: int, *, plain: bool) -> Chunk:
         document = self._part(start, end, plain)

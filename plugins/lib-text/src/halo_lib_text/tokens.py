@@ -15,11 +15,11 @@ from markdown_it.rules_inline.state_inline import Scanned
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
+from .inlines import SPAN
 from .letters import CJK
 
 NESTING = 24
 _DEEPEST = NESTING - 4  # a list takes two levels, and what is at NESTING would be dropped
-_SPAN = "span"
 _DELIMITERS = ("emphasis", "strikethrough")
 _WRAPPED = ("newline", "escape", "backticks", "link", "image", "autolink", "html_inline", "entity", *_DELIMITERS)
 
@@ -62,10 +62,11 @@ class _Inline(ParserInline):
         return state.tokens
 
 
-def span_of(token: Token) -> tuple[int, int] | None:
-    """Return where in its block's content a token's markup begins and ends; None for plain text."""
-    span: tuple[int, int] | None = token.meta.get(_SPAN)
-    return span
+class _Markdown(MarkdownIt):
+    def normalizeLink(self, url: str) -> str:  # noqa: N802 - the library's name
+        """Encode an address, in which half a surrogate pair has no bytes."""
+        whole = url.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return super().normalizeLink(whole)
 
 
 def tokenize(text: str) -> list[Token]:
@@ -75,7 +76,7 @@ def tokenize(text: str) -> list[Token]:
 
 @cache
 def _markdown() -> MarkdownIt:
-    markdown = MarkdownIt("commonmark", {"maxNesting": NESTING})
+    markdown = _Markdown()
     markdown.inline = _Inline()
     markdown.configure("commonmark", {"maxNesting": NESTING})
     markdown.enable(["table", "strikethrough"])
@@ -113,8 +114,8 @@ def _placed(rule: InlineRule, delimiters: bool) -> InlineRule:
 
 def _mark_whole(tokens: list[Token], known: int, start: int, end: int) -> None:
     for token in tokens[known:]:
-        if token.type != "text" and _SPAN not in token.meta:
-            token.meta[_SPAN] = start, end
+        if token.type != "text" and SPAN not in token.meta:
+            token.meta[SPAN] = start, end
 
 
 def _mark_run(tokens: list[Token], known: int, start: int, end: int) -> None:
@@ -122,7 +123,7 @@ def _mark_run(tokens: list[Token], known: int, start: int, end: int) -> None:
     for token in reversed(tokens[known:]):
         if end <= start:
             return
-        token.meta[_SPAN] = end - len(token.content), end
+        token.meta[SPAN] = end - len(token.content), end
         end -= len(token.content)
 
 
@@ -139,7 +140,7 @@ def _bare_address(state: StateInline, silent: bool) -> bool:
     state.pending = state.pending[: -len(scheme.group())]
     for kind, nesting in _LINK:
         token = state.push(kind, "", nesting)
-        token.meta[_SPAN] = start, start + len(word)
+        token.meta[SPAN] = start, start + len(word)
         token.attrs = {"href": word} if nesting == 1 else {}
         token.info = "auto"  # as of addresses in angle brackets
         token.content = "" if nesting else word
