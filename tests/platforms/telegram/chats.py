@@ -73,7 +73,6 @@ class Chat:
     actions: list[tuple[int, str]] = field(default_factory=list)
     """What the bot was seen doing, by thread."""
     last_bot: int = 0
-    first_id: int = 1
 
     @property
     def record(self) -> dict[str, Any]:
@@ -90,7 +89,7 @@ class Chat:
 
     def next_id(self) -> int:
         """Return the number of the next message."""
-        return max(self.posts, default=self.first_id - 1) + 1
+        return max(self.posts, default=GENERAL if self.is_forum else 0) + 1
 
     def admit(self, user: User, status: Status = "member") -> None:
         """Let somebody in, or put them out."""
