@@ -147,7 +147,7 @@ def member_record(user: User, status: Status) -> dict[str, Any]:
 RIGHT_NAMES = (
     "can_manage_chat can_delete_messages can_manage_video_chats can_restrict_members can_promote_members "
     "can_change_info can_invite_users can_pin_messages can_manage_topics can_post_stories can_edit_stories "
-    "can_delete_stories"
+    "can_delete_stories can_send_welcome_messages"
 )
 RIGHTS = RIGHT_NAMES.split()
 

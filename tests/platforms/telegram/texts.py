@@ -134,9 +134,11 @@ def _checked(entity: Any, text: str) -> Entity:
 
 
 def _halves(entity: Entity, text: str) -> None:
-    units = text.encode("utf-16-le")
-    for place, says in ((entity["offset"], "Entity begins"), (_end(entity), "Entity ends")):
+    """Refuse an entity that parts a character of two units."""
+    units, offset = text.encode("utf-16-le"), entity["offset"]
+    ends = f"entity beginning at UTF-16 offset {offset} ends"
+    for place, says in ((offset, "entity begins"), (_end(entity), ends)):
         unit = units[2 * place : 2 * place + 2]
         if len(unit) == 2 and 0xDC <= unit[1] <= 0xDF:
-            before = len(units[: 2 * place + 2 - 4].decode("utf-16-le").encode())
-            raise bad_request(f"{says} in a middle of a UTF-16 symbol at byte offset {before}")
+            after = len(units[: 2 * place + 2].decode("utf-16-le").encode())
+            raise bad_request(f"{says} in a middle of a UTF-16 symbol at byte offset {after}")
