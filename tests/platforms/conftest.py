@@ -53,7 +53,10 @@ class Telegram:
 async def telegram() -> AsyncIterator[Telegram]:
     """A platform whose time stands still."""
     world = World(clock=Clock(frozen=1_800_000_000))
-    async with TelegramServer(world) as server, httpx.AsyncClient(base_url=server.url, trust_env=False) as client:
+    async with (
+        TelegramServer(world) as server,
+        httpx.AsyncClient(base_url=server.url, trust_env=False, verify=False) as client,
+    ):
         made = server.stage.bot()
         ann = server.stage.user("Ann", username="ann", started=[made["id"]])
         yield Telegram(server, client, made["token"], made["id"], ann)

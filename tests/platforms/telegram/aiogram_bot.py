@@ -1,9 +1,8 @@
-"""An echo on aiogram, as people write one: `python -m tests.platforms.telegram.aiogram_bot URL TOKEN`."""
+"""An echo on aiogram, as people write one."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -91,12 +90,3 @@ async def aiogram(url: str, token: str) -> AsyncIterator[None]:
     finally:
         await dispatcher.stop_polling()
         await polling
-
-
-async def _forever(url: str, token: str) -> None:
-    async with aiogram(url, token):
-        await asyncio.get_running_loop().create_future()
-
-
-if __name__ == "__main__":
-    asyncio.run(_forever(*sys.argv[1:3]))

@@ -79,15 +79,15 @@ def _album_part(call: Call, item: Any) -> tuple[Formatted, str, Any]:
         raise bad_request("can't parse InputMedia: media not found")
     values = {name: each if isinstance(each, str) else json.dumps(each) for name, each in item.items()}
     caption = read_caption(Arguments(values), limit=call.world.rules.caption)
-    return caption, str(kind), _file(call, str(kind), media)
+    return caption, str(kind), _file(call, str(kind), media, album=True)
 
 
-def _file(call: Call, kind: str, value: str, *, upload: Upload | None = None) -> Any:
+def _file(call: Call, kind: str, value: str, *, upload: Upload | None = None, album: bool = False) -> Any:
     """Check a file that is uploaded, attached elsewhere in the call or known; return what keeps it."""
     if value.startswith("attach://"):
         upload = call.arguments.files.get(value.removeprefix("attach://"))
         if upload is None:
-            raise bad_request(f"can't parse InputMedia: {kind} not found")
+            raise bad_request(f"can't parse InputMedia: {kind} not found" if album else _missing(kind))
     if upload is None:
         return _known(call, kind, value)
     if len(upload.data) > call.world.rules.upload:
@@ -100,6 +100,10 @@ def _file(call: Call, kind: str, value: str, *, upload: Upload | None = None) ->
     return lambda: call.bot.files.keep(kind, upload, **({} if kind == "photo" else more))
 
 
+def _missing(kind: str) -> str:
+    return f"there is no {kind.replace('_', ' ')} in the request"
+
+
 def _check_photo(call: Call, upload: Upload) -> None:
     limit = call.world.rules.photo
     if len(upload.data) > limit:
@@ -110,7 +114,7 @@ def _check_photo(call: Call, upload: Upload) -> None:
 
 def _known(call: Call, kind: str, value: str) -> Any:
     if not value:
-        raise bad_request(f"there is no {kind.replace('_', ' ')} in the request")
+        raise bad_request(_missing(kind))
     if value.startswith(("http://", "https://")):
         raise bad_request("failed to get HTTP URL content")  # this platform reaches nothing but its bots
     stored = call.bot.files.found(value, wrong="wrong file identifier/HTTP URL specified")

@@ -20,6 +20,9 @@ Reply = Callable[[Bot, str, Arguments], Awaitable[Any]]
 
 async def push_updates(world: World, bot: Bot, reply: Reply) -> None:
     """Push a bot's updates, for as long as it exists; `reply` plays a method that an answer names."""
+    while not bot.webhook.url:  # a client takes a while to make, and most bots poll
+        bot.updates.arrived.clear()
+        await bot.updates.arrived.wait()
     async with httpx.AsyncClient(trust_env=False) as client:
         failures = 0
         while True:
