@@ -149,6 +149,23 @@ async def test_a_poll_breaks_off_while_it_waits(telegram: Telegram) -> None:
     assert len(await telegram.done("getUpdates")) == 1
 
 
+async def test_a_download_fails_in_the_middle(telegram: Telegram) -> None:
+    """The method `file` stands for what is fetched by its path."""
+    telegram.stage.send(telegram.ann, "document", b"x" * 1000)
+    (update,) = await telegram.done("getUpdates")
+    file = await telegram.done("getFile", file_id=update["message"]["document"]["file_id"])
+    path = f"/file/bot{telegram.token}/{file['file_path']}"
+    for kind in ("half_answer", "lost_request"):
+        telegram.stage.fault(kind, method="file")
+        with pytest.raises(httpx.RemoteProtocolError):
+            await telegram.client.get(path)
+    telegram.stage.fault("error", method="file")
+    assert (await telegram.client.get(path)).status_code == 500
+    assert (await telegram.client.get(path)).content == b"x" * 1000
+    outcomes = [each["outcome"] for each in telegram.stage.calls("file")]
+    assert outcomes == ["half_answer: ok", "lost_request: not done", "error: 500 Internal Server Error", "ok"]
+
+
 async def test_an_unknown_kind_is_named(telegram: Telegram) -> None:
     """A fault that does not exist is refused with those that do."""
     with pytest.raises(ValueError, match="no fault is called 'gremlins'; there are lost_request"):

@@ -108,6 +108,7 @@ async def test_a_wrong_token_is_unauthorized(telegram: Telegram) -> None:
     """A token that nobody gave out is refused with 401, a malformed one is no path at all."""
     wrong = (await telegram.client.get("/bot123:ABC/getMe")).json()
     assert wrong == {"ok": False, "error_code": 401, "description": "Unauthorized"}
+    assert telegram.stage.calls()[-1]["outcome"] == "401 Unauthorized"
     assert (await telegram.client.get("/botnonsense/getMe")).status_code == 404
     assert (await telegram.client.get("/")).json()["description"] == "Not Found"
 

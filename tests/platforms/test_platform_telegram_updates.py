@@ -67,6 +67,12 @@ async def test_a_poll_waits_for_what_is_said(telegram: Telegram) -> None:
     assert texts((await poll)["result"]) == ["hello"]
 
 
+async def test_a_poll_waits_no_longer_than_it_says(telegram: Telegram) -> None:
+    """A poll during which nothing happens brings nothing."""
+    assert await telegram.done("getUpdates", timeout=1) == []
+    assert not telegram.stage.polling()
+
+
 async def test_a_second_poll_ends_the_first(telegram: Telegram) -> None:
     """Two polls at once are a conflict for the one that waited."""
     first = await polled(telegram)

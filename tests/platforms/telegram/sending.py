@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,8 @@ from .refusals import TOO_LARGE, bad_request
 from .texts import Formatted, formatted, read_caption, read_formatted, read_text
 from .units import length
 
+Keep = Callable[[], Any]
+"""Keeps a file and returns what a message has of it: only when nothing can be refused any more."""
 MEDIA = ("photo", "document", "voice", "video", "audio", "video_note")
 ALBUM_MAX = 10
 APART = ("document", "audio")
@@ -69,7 +72,7 @@ def send_media_group(call: Call) -> Answer:
     return [call.say(place, Body(text, kind, attached()), album=album).record for text, kind, attached in parts]
 
 
-def _album_part(call: Call, item: Any) -> tuple[Formatted, str, Any]:
+def _album_part(call: Call, item: Any) -> tuple[Formatted, str, Keep]:
     if not isinstance(item, dict):
         raise bad_request("can't parse InputMedia: expected an Object")
     kind, media = item.get("type"), item.get("media")
@@ -82,7 +85,7 @@ def _album_part(call: Call, item: Any) -> tuple[Formatted, str, Any]:
     return caption, str(kind), _file(call, str(kind), media, album=True)
 
 
-def _file(call: Call, kind: str, value: str, *, upload: Upload | None = None, album: bool = False) -> Any:
+def _file(call: Call, kind: str, value: str, *, upload: Upload | None = None, album: bool = False) -> Keep:
     """Check a file that is uploaded, attached elsewhere in the call or known; return what keeps it."""
     if value.startswith("attach://"):
         upload = call.arguments.files.get(value.removeprefix("attach://"))
@@ -112,7 +115,7 @@ def _check_photo(call: Call, upload: Upload) -> None:
     picture_size(upload.data)
 
 
-def _known(call: Call, kind: str, value: str) -> Any:
+def _known(call: Call, kind: str, value: str) -> Keep:
     if not value:
         raise bad_request(_missing(kind))
     if value.startswith(("http://", "https://")):

@@ -107,11 +107,10 @@ class World:
         self.bots[bot.token] = bot
         self.on_bot(bot)
 
-    def received(self, method: str, bot: int, arguments: Arguments, *, outcome: str = "") -> Received:
+    def received(self, method: str, bot: int, arguments: Arguments) -> Received:
         """Note a call."""
         files = {name: f"{each.filename} {len(each.data)}" for name, each in arguments.files.items()}
-        said = [outcome] if outcome else []
-        call = Received(method, bot, dict(arguments.values), files, self.clock.now(), said)
+        call = Received(method, bot, dict(arguments.values), files, self.clock.now(), [])
         self.calls.append(call)
         self.changed()
         return call
