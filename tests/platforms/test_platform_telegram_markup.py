@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from .conftest import Telegram
 from .telegram.html_markup import parse_html
+from .telegram.legacy_markup import parse_legacy
 from .telegram.markdown_markup import parse_markdown
 from .telegram.refusals import Refused
 from .telegram.units import cut, length
@@ -48,6 +49,14 @@ def at(offset: int, size: int, **more: Any) -> dict[str, Any]:
         ("<blockquote>x</blockquote>", "x", [at(0, 1, type="blockquote")]),
         ("<blockquote expandable>x</blockquote>", "x", [at(0, 1, type="expandable_blockquote")]),
         ("<b></b>x", "x", []),
+        ('<a href="tg://user?id=7">x</a>', "x", [at(0, 1, type="text_mention", user={"id": 7})]),
+        (
+            '<tg-time unix="1647531900" format="wDT">x</tg-time>',
+            "x",
+            [at(0, 1, type="date_time", unix_time=1647531900, date_time_format="wDT")],
+        ),
+        ('<code class="language-py">x</code>', "x", [at(0, 1, type="code")]),
+        ('<code class="language-py"><pre>x</pre></code>', "x", [at(0, 1, type="pre", language="py")]),
         ("&lt;&gt;&amp;&quot;&#39;&#x1F600;", "<>&\"'😀", []),
         ("&nbsp;&copy; & &x", "&nbsp;&copy; & &x", []),
         ("ä<p>x</p>", None, 'Unsupported start tag "p" at byte offset 2'),
@@ -106,6 +115,22 @@ def test_markdown(source: str, text: str | None, entities: Any) -> None:
     check(parse_markdown, source, text, entities)
 
 
+@pytest.mark.parametrize(
+    ("source", "text", "entities"),
+    [
+        ("*a* _b_ `c`", "a b c", [at(0, 1, type="bold"), at(2, 1, type="italic"), at(4, 1, type="code")]),
+        ("*a_b*", "a_b", [at(0, 3, type="bold")]),
+        ("[x](https://a.b/)", "x", [at(0, 1, type="text_link", url="https://a.b/")]),
+        ("```py\nx```", "x", [at(0, 1, type="pre", language="py")]),
+        (r"snake\_case. a-b!", "snake_case. a-b!", []),
+        ("ä snake_case", None, "Can't find end of the entity starting at byte offset 8"),
+    ],
+)
+def test_legacy_markdown(source: str, text: str | None, entities: Any) -> None:
+    """The first Markdown knows no nesting, and refuses a mark without its end."""
+    check(parse_legacy, source, text, entities)
+
+
 def check(parse: Any, source: str, text: str | None, entities: Any) -> None:
     if text is None:
         with pytest.raises(Refused) as refused:
@@ -130,7 +155,7 @@ def test_escaped_markdown_is_what_it_was(text: str) -> None:
 @given(st.text(st.sampled_from("ab😀<>/&;\"'= \nib-code_*`[]()~|!>#\\"), max_size=40))
 def test_whatever_is_read_has_its_entities_inside(source: str) -> None:
     """Any text is refused, or its entities lie within it and part no character."""
-    for parse in (parse_html, parse_markdown):
+    for parse in (parse_html, parse_markdown, parse_legacy):
         try:
             text, entities = parse(source)
         except Refused as refused:
@@ -159,6 +184,14 @@ async def test_entities_are_found_in_plain_texts(telegram: Telegram, text: str, 
     said = update["message"]
     units = [(each["type"], cut(said["text"], each["offset"], each["length"])) for each in said.get("entities", [])]
     assert units == found
+
+
+async def test_only_known_people_are_mentioned(telegram: Telegram) -> None:
+    """A link to a person becomes a mention of them, or nothing."""
+    text = f'<a href="tg://user?id={telegram.ann}">Ann</a> <a href="tg://user?id=1">Nobody</a>'
+    sent = await telegram.done("sendMessage", chat_id=telegram.ann, text=text, parse_mode="HTML")
+    (entity,) = sent["entities"]
+    assert (entity["type"], entity["length"], entity["user"]["first_name"]) == ("text_mention", 3, "Ann")
 
 
 async def test_texts_are_cleaned_as_the_platform_does(telegram: Telegram) -> None:

@@ -200,6 +200,18 @@ async def test_an_update_that_is_not_taken_is_pushed_again(telegram: Telegram) -
         assert info["last_error_date"] == 1_800_000_000
 
 
+async def test_a_push_whose_answer_is_lost_comes_twice(telegram: Telegram) -> None:
+    """What a bot's server has taken is pushed again if the platform never learns of it."""
+    telegram.stage.rules(webhook_backoff=0.01)
+    telegram.stage.fault("lost_request", method="push")
+    telegram.stage.fault("lost_answer", method="push")
+    telegram.stage.say(telegram.ann, "a")
+    async with hooked(telegram) as hook:
+        await taken(telegram)
+        assert hook.texts == ["a", "a"]
+    assert [each["status"] for each in telegram.stage.pushes()] == [0, 200, 200]
+
+
 async def test_a_wait_before_the_next_push_can_be_cut_short(telegram: Telegram) -> None:
     """`hurry` ends the wait, so that a test need not."""
     telegram.stage.rules(webhook_backoff=300)

@@ -13,8 +13,7 @@ from .files import Stored, picture_size
 from .keyboards import inline, read_markup
 from .posts import Body
 from .refusals import TOO_LARGE, bad_request
-from .texts import Formatted, formatted, read_caption, read_formatted, read_text
-from .units import length
+from .texts import Formatted, formatted
 
 Keep = Callable[[], Any]
 """Keeps a file and returns what a message has of it: only when nothing can be refused any more."""
@@ -31,7 +30,7 @@ ACTIONS = ACTION_NAMES.split()
 
 def send_message(call: Call) -> Answer:
     """Say a text."""
-    text = read_text(call.arguments, limit=call.world.rules.text)
+    text = call.text()
     markup = read_markup(call.arguments)
     place = call.place()
     call.spend(place.chat)
@@ -42,7 +41,7 @@ def send_media(kind: str) -> Method:
     """Make the method that sends a file of one kind."""
 
     def send(call: Call) -> Answer:
-        caption = read_caption(call.arguments, limit=call.world.rules.caption)
+        caption = call.caption()
         markup = read_markup(call.arguments)
         attached = _file(call, kind, call.arguments.text(kind), upload=call.arguments.files.get(kind))
         place = call.place()
@@ -81,7 +80,7 @@ def _album_part(call: Call, item: Any) -> tuple[Formatted, str, Keep]:
     if not isinstance(media, str) or not media:
         raise bad_request("can't parse InputMedia: media not found")
     values = {name: each if isinstance(each, str) else json.dumps(each) for name, each in item.items()}
-    caption = read_caption(Arguments(values), limit=call.world.rules.caption)
+    caption = call.with_arguments(Arguments(values)).caption()
     return caption, str(kind), _file(call, str(kind), media, album=True)
 
 
@@ -140,9 +139,7 @@ def _named(kind: str) -> str:
 def send_message_draft(call: Call) -> Answer:
     """Show a text that is still being written."""
     place = replace(call.place(), reply_to=0)
-    text = read_formatted(call.arguments, "text", "entities") if call.arguments.text("text") else formatted("")
-    if length(text.text) > call.world.rules.text:
-        raise bad_request("message is too long")
+    text = call.text() if call.arguments.text("text") else formatted("")
     draft_id = call.arguments.integer("draft_id")
     if place.chat.is_group:
         raise bad_request("TEXTDRAFT_PEER_INVALID")

@@ -132,7 +132,9 @@ class Stage:
         parse_mode: str = "",
     ) -> int:
         """Let a person write; return the message's number."""
-        body = Body(read_formatted(Arguments({"text": text, "parse_mode": parse_mode}), "text", "entities"))
+        body = Body(
+            read_formatted(Arguments({"text": text, "parse_mode": parse_mode}), "text", "entities", self._world.users)
+        )
         return self._speak(user, chat, bot, body, thread=thread, reply_to=reply_to)
 
     def send(
@@ -157,7 +159,11 @@ class Stage:
         attached = owner.files.keep(kind, upload)
         for other in others:
             other.files.share(owner.files, attached)
-        said = read_formatted(Arguments({"caption": caption}), "caption", "") if caption else Formatted()
+        said = (
+            read_formatted(Arguments({"caption": caption}), "caption", "", self._world.users)
+            if caption
+            else Formatted()
+        )
         body = Body(said, kind, attached)
         return self._speak(user, chat, bot, body, thread=thread, reply_to=reply_to, album=album)
 
@@ -178,7 +184,7 @@ class Stage:
     def edit(self, user: int, message_id: int, text: str, *, chat: int = 0, bot: int = 0) -> None:
         """Let a person change what they wrote."""
         post = self._post(user, message_id, chat, bot)
-        said = read_formatted(Arguments({"text": text}), "text", "")
+        said = read_formatted(Arguments({"text": text}), "text", "", self._world.users)
         post.edit(replace(post.body, text=said), post.markup, self._world.now)
         self._world.tell(post, "edited_message")
         self._world.changed()
@@ -222,9 +228,7 @@ class Stage:
     def shown(self, user: int = 0, *, chat: int = 0, bot: int = 0, thread: int | None = None) -> list[dict[str, Any]]:
         """Return what a person sees now of what bots said."""
         seen = self.history(user, chat=chat, bot=bot, thread=thread)
-        return [
-            each for each in seen if each["is_bot"] and not each["deleted"] and not each["media"].startswith("forum")
-        ]
+        return [each for each in seen if each["is_bot"] and not each["deleted"] and not each["service"]]
 
     def texts(self, user: int = 0, *, chat: int = 0, bot: int = 0, thread: int | None = None) -> list[str]:
         """Return the texts that a person sees now of what bots said."""
