@@ -41,7 +41,7 @@ class Stage:
     def bot(self, username: str = "halo_bot", *, first_name: str = "Halo", privacy: bool = True) -> dict[str, Any]:
         """Make a bot as BotFather does; return its `id`, `token` and `username`."""
         number = self._world.user_id(bot=True)
-        bot = Bot(User(number, first_name, username, is_bot=True), f"{number}:AAE-{username}", privacy)
+        bot = Bot(User(number, first_name, username, is_bot=True), f"{number}:AAE{username:-<32.32}", privacy)
         self._world.add(bot)
         return {"id": bot.id, "token": bot.token, "username": username}
 
