@@ -72,7 +72,6 @@ class Chat:
     """What a bot streams, by thread and draft id."""
     actions: list[tuple[int, str]] = field(default_factory=list)
     """What the bot was seen doing, by thread."""
-    last_bot: int = 0
 
     @property
     def record(self) -> dict[str, Any]:
@@ -89,7 +88,7 @@ class Chat:
 
     def next_id(self) -> int:
         """Return the number of the next message."""
-        return max(self.posts, default=GENERAL if self.is_forum else 0) + 1
+        return len(self.posts) + (GENERAL if self.is_forum else 0) + 1
 
     def admit(self, user: User, status: Status = "member") -> None:
         """Let somebody in, or put them out."""

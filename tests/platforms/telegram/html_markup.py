@@ -33,7 +33,9 @@ PLAIN = re.compile(r"[^<&]+")
 NAME = re.compile(r"[^\s>]*")
 SPACE = re.compile(r"\s*")
 ATTRIBUTE = re.compile(r"[^\s=>/\"']*")
-USER = re.compile(r"tg:(?://)?user\?id=([0-9]+)")
+USER = re.compile(r"tg:(?://)?user\?id=([0-9]{1,15})")
+UNIX = re.compile(r"[0-9]{1,10}")
+EMOJI_ID = re.compile(r"[0-9]{1,19}")
 TOKEN = re.compile(r"[A-Za-z0-9.-]*")
 
 
@@ -109,9 +111,10 @@ def _reference(reading: _Reading) -> str:
 def _decoded(match: re.Match[str]) -> str:
     if match["name"]:
         return NAMED.get(match["name"], "")
+    if len(match[0].removesuffix(";")) >= 10:
+        return ""
     code = int(match["hex"], 16) if match["hex"] else int(match["number"])
-    too_long = len(match[0].removesuffix(";")) >= 10
-    return "" if code == 0 or code >= 0x10FFFF or too_long else chr(code)
+    return "" if code == 0 or code >= 0x10FFFF else chr(code)
 
 
 def _start_tag(reading: _Reading) -> None:
@@ -206,12 +209,16 @@ def _entity(reading: _Reading, opened: _Open) -> None:
         more = linked(said.get("href", "") or "".join(reading.pieces[opened.begins :]))
         entity = {} if more is None else entity | more
     elif kind == "custom_emoji":
-        if not said.get("emoji-id", "").isdigit():
+        if not EMOJI_ID.fullmatch(said.get("emoji-id", "")):
             raise cant_parse("Invalid custom emoji identifier specified")
         entity["custom_emoji_id"] = said["emoji-id"]
     elif kind == "date_time":
         unix = said.get("unix", "")
-        entity = entity | {"unix_time": int(unix), "date_time_format": said.get("format", "")} if unix.isdigit() else {}
+        entity = (
+            entity | {"unix_time": int(unix), "date_time_format": said.get("format", "")}
+            if UNIX.fullmatch(unix)
+            else {}
+        )
     elif kind == "blockquote" and "expandable" in said:
         entity["type"] = "expandable_blockquote"
     if entity:

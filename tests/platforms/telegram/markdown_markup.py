@@ -14,8 +14,8 @@ PLAIN = re.compile(r"[^\\_*\[\]()~`>#+\-=|{}.!\n]+")
 PLAIN_CODE = re.compile(r"[^\\`]+")
 LANGUAGE = re.compile(r"```(?:([^\s`]+)(?=\s))?(?:\r\n|\n\r|\n|\r)?")
 ADDRESS = re.compile(r"\(((?:\\[\x01-\x7e]|[^)])*)(\)?)", re.DOTALL)
-EMOJI = re.compile(r"tg://emoji\?id=([0-9]+)")
-TIME = re.compile(r"tg://time\?unix=([0-9]+)(?:&format=(\w+))?")
+EMOJI = re.compile(r"tg://emoji\?id=([0-9]{1,19})")
+TIME = re.compile(r"tg://time\?unix=([0-9]{1,10})(?:&format=(\w+))?")
 
 MARKS = {"*": "Bold", "_": "Italic", "__": "Underline", "~": "Strikethrough", "||": "Spoiler", "`": "Code"}
 MARKS |= {"```": "Pre", "[": "TextUrl", "![": "CustomEmoji"}

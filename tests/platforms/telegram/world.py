@@ -134,8 +134,6 @@ class World:
         """Add a message to a chat; bots hear what people and the platform say, never other bots."""
         post = Post(chat.next_id(), chat, sender, self.now, body, **more)
         chat.posts[post.id] = post
-        if sender.is_bot:
-            chat.last_bot = sender.id
         self.changed()
         return post
 
