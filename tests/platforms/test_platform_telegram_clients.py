@@ -50,7 +50,7 @@ class Scene:
 
     async def said(self, count: int = 1, *, chat: int = 0) -> list[str]:
         """Wait until the person sees so many messages of the bot."""
-        await self.server.world.until(lambda: len(self.stage.texts(self.ann, chat=chat)) >= count, 30)
+        await self.server.world.until(lambda: len(self.stage.texts(self.ann, chat=chat)) >= count, 40)
         return self.stage.texts(self.ann, chat=chat)
 
 
@@ -119,7 +119,7 @@ async def test_a_button_is_pressed_and_answered(scene: Scene, client: Running) -
         (asked,) = scene.stage.shown(scene.ann)
         assert asked["entities"] == [{"type": "bold", "offset": 0, "length": 5}]
         scene.stage.press(scene.ann, asked["message_id"], "yes")
-        await scene.server.world.until(lambda: scene.stage.texts(scene.ann) == ["pressed: yes"], 30)
+        await scene.server.world.until(lambda: scene.stage.texts(scene.ann) == ["pressed: yes"], 40)
     assert [popup["text"] for popup in scene.stage.popups()] == ["thanks"]
     assert scene.stage.shown(scene.ann)[0]["buttons"] == []
 
@@ -191,7 +191,7 @@ async def test_a_webhook_gets_the_secret_and_every_update_once(scene: Scene) -> 
         right, hook.secret = hook.secret, "wrong"
         for number in range(3):
             scene.stage.say(scene.ann, f"{number}")
-        await scene.server.world.until(lambda: len(scene.stage.pushes()) >= 3, 10)
+        await scene.server.world.until(lambda: len(scene.stage.pushes()) >= 3, 40)
         hook.secret = right
         assert await scene.said(3) == ["echo: 0", "echo: 1", "echo: 2"]
     assert right == SECRET

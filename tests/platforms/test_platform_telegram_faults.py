@@ -125,9 +125,9 @@ async def test_a_fault_is_for_one_bot_if_it_says_so(telegram: Telegram) -> None:
 @pytest.mark.parametrize("kind", ["delay", "late_answer"])
 async def test_an_answer_comes_late(telegram: Telegram, kind: str) -> None:
     """With `delay` the effect waits too, with `late_answer` only the answer does."""
-    telegram.stage.fault(kind, method="sendMessage", seconds=0.2)
+    telegram.stage.fault(kind, method="sendMessage", seconds=0.5)
     sending = asyncio.ensure_future(telegram.call("sendMessage", chat_id=telegram.ann, text="x"))
-    await telegram.server.world.until(lambda: bool(telegram.stage.calls("sendMessage")), 5)
+    await telegram.server.world.until(lambda: bool(telegram.stage.calls("sendMessage")), 40)
     await asyncio.sleep(0)
     assert telegram.stage.texts(telegram.ann) == (["x"] if kind == "late_answer" else [])
     assert (await sending)["ok"]
@@ -140,7 +140,7 @@ async def test_a_poll_breaks_off_while_it_waits(telegram: Telegram) -> None:
     with pytest.raises(httpx.RemoteProtocolError):
         await telegram.call("getUpdates", timeout=30)
     poll = asyncio.ensure_future(telegram.call("getUpdates", timeout=30))
-    await telegram.server.world.until(telegram.stage.polling, 5)
+    await telegram.server.world.until(telegram.stage.polling, 40)
     assert telegram.stage.hang_up()
     with pytest.raises(httpx.RemoteProtocolError):
         await poll

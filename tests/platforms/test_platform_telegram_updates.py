@@ -27,7 +27,7 @@ async def polled(telegram: Telegram, **arguments: Any) -> asyncio.Task[dict[str,
     before = telegram.server.world.bot(0).updates.poll
     task = asyncio.ensure_future(telegram.call("getUpdates", timeout=30, **arguments))
     updates = telegram.server.world.bot(0).updates
-    await telegram.server.world.until(lambda: updates.poll is not None and updates.poll is not before, 5)
+    await telegram.server.world.until(lambda: updates.poll is not None and updates.poll is not before, 40)
     return task
 
 
@@ -86,8 +86,8 @@ async def test_a_client_that_leaves_does_not_poll_any_more(telegram: Telegram) -
     """A poll ends with its connection."""
     poll = await polled(telegram)
     poll.cancel()
-    await telegram.server.world.until(lambda: not telegram.stage.polling(), 5)
-    await telegram.server.world.until(lambda: telegram.stage.calls()[-1]["outcome"] == "the client left", 5)
+    await telegram.server.world.until(lambda: not telegram.stage.polling(), 40)
+    await telegram.server.world.until(lambda: telegram.stage.calls()[-1]["outcome"] == "the client left", 40)
 
 
 async def test_kinds_are_queued_only_if_asked_for(telegram: Telegram) -> None:
@@ -169,7 +169,7 @@ async def hooked(telegram: Telegram, *answers: tuple[int, bytes], **options: Any
 
 async def taken(telegram: Telegram) -> None:
     """Wait until every update was taken."""
-    await telegram.server.world.until(lambda: not telegram.stage.pending() and bool(telegram.stage.pushes()), 10)
+    await telegram.server.world.until(lambda: not telegram.stage.pending() and bool(telegram.stage.pushes()), 40)
     await telegram.done("getMe")
 
 
@@ -217,7 +217,7 @@ async def test_a_wait_before_the_next_push_can_be_cut_short(telegram: Telegram) 
     telegram.stage.rules(webhook_backoff=300)
     telegram.stage.say(telegram.ann, "a")
     async with hooked(telegram, (500, b"")) as hook:
-        await telegram.server.world.until(lambda: len(telegram.stage.pushes()) == 1, 5)
+        await telegram.server.world.until(lambda: len(telegram.stage.pushes()) == 1, 40)
         await telegram.done("getMe")
         telegram.stage.hurry()
         await taken(telegram)
@@ -228,7 +228,7 @@ async def test_a_webhook_nobody_listens_at_is_an_error(telegram: Telegram) -> No
     """A refused connection counts as a failure, and the updates stay."""
     await telegram.done("setWebhook", url="http://127.0.0.1:9/")
     telegram.stage.say(telegram.ann, "a")
-    await telegram.server.world.until(lambda: bool(telegram.stage.pushes()), 5)
+    await telegram.server.world.until(lambda: bool(telegram.stage.pushes()), 40)
     info = await telegram.done("getWebhookInfo")
     assert (info["last_error_message"], info["pending_update_count"]) == ("Connection refused", 1)
     await telegram.done("deleteWebhook")
@@ -240,7 +240,7 @@ async def test_a_webhook_may_answer_with_a_method(telegram: Telegram) -> None:
     reply = json.dumps({"method": "sendMessage", "chat_id": telegram.ann, "text": "at once"}).encode()
     telegram.stage.say(telegram.ann, "a")
     async with hooked(telegram, (200, reply)):
-        await telegram.server.world.until(lambda: telegram.stage.texts(telegram.ann) == ["at once"], 5)
+        await telegram.server.world.until(lambda: telegram.stage.texts(telegram.ann) == ["at once"], 40)
 
 
 async def test_pending_updates_can_be_dropped(telegram: Telegram) -> None:

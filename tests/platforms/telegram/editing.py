@@ -82,6 +82,8 @@ def delete_messages(call: Call) -> Answer:
         raise bad_request("message identifiers are not specified")
     if len(listed) > MANY:
         raise bad_request("too many message identifiers specified")
+    if not all(isinstance(number, int) for number in listed):
+        raise bad_request("message identifier must be a Number")
     chat = call.chat()
     for post in [chat.posts[number] for number in listed if number in chat.posts and not chat.posts[number].deleted]:
         _delete(call, post)

@@ -62,10 +62,10 @@ def send_media_group(call: Call) -> Answer:
         raise bad_request("there are no messages to send")
     if len(listed) > ALBUM_MAX:
         raise bad_request("too many messages to send as an album")
-    kinds = {item.get("type") if isinstance(item, dict) else None for item in listed}
+    parts = [_album_part(call, item) for item in listed]
+    kinds = {kind for _, kind, _ in parts}
     if len(kinds) > 1 and kinds & {*APART}:
         raise bad_request("can't use the media of the specified type in the album")
-    parts = [_album_part(call, item) for item in listed]
     place, album = call.place(), call.world.other_id()
     call.spend(place.chat)
     return [call.say(place, Body(text, kind, attached()), album=album).record for text, kind, attached in parts]
