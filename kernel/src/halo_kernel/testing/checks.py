@@ -30,7 +30,10 @@ class Declared(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """What was found. A plugin with `faults` does not work; its author mends `remarks`. `seconds`: its import's."""
+    """What was found. A plugin with `faults` does not work; its author mends `remarks`. `seconds`: its import's.
+
+    `stays` is why it cannot be loaded anew, where that was tried.
+    """
 
     name: str
     distribution: str
@@ -41,6 +44,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     capabilities: tuple[str, ...]
     seconds: float
     settings: tuple[Declared, ...] = ()
+    stays: str = ""
 
 
 def judge(plugin: Plugin) -> Verdict:

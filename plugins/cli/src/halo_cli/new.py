@@ -19,7 +19,7 @@ from halo_kernel import BadInput, Conflict, NotFound
 
 LONGEST = 32
 """Characters of a plugin's name: as many as the type of a channel may have."""
-_TEMPLATES = files(__package__) / "templates"
+_TEMPLATES = files(__package__ or "halo_cli") / "templates"
 _PEP_508 = re.compile(r"[a-z0-9]|[a-z0-9][a-z0-9._-]*[a-z0-9]", re.IGNORECASE)
 _PLUGIN = re.compile(rf"[a-z][a-z0-9-]{{0,{LONGEST - 1}}}")
 _PREFIX = "halo-"

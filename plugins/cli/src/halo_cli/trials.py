@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from msgspec import DecodeError, json, structs
 
-from halo_kernel import BadInput, Plugin, Plugins, Verdict, add_sites, judge
+from halo_kernel import BadInput, HaloError, Plugin, Plugins, Verdict, add_sites, judge
 
 from .launch import PYTHON
 
@@ -59,21 +59,34 @@ def report(home: Path, words: Sequence[str]) -> NoReturn:
     with _searching(home, [word for word in words if os.sep in word]):
         found = Plugins().discover()
         for name in (word for word in words if os.sep not in word):
-            rows = _loaded(name, [each for each in found if each.name == name])
-            verdicts = json.encode([judge(each) for each in rows])
+            verdicts = json.encode(list(_judged(name, [each for each in found if each.name == name])))
             sys.stdout.flush()  # before the verdict: whoever reads that may end us
             told.write(verdicts + b"\n")
             told.flush()
     os._exit(0)  # a thread that a plugin has started would keep us
 
 
-def _loaded(name: str, claims: Sequence[Plugin]) -> Sequence[Plugin]:
-    """Return a plugin, or all that claim its name, as far as it got."""
+def _judged(name: str, claims: Sequence[Plugin]) -> Iterator[Verdict]:
+    """Yield a verdict on a plugin, or on all that claim its name, as far as each got."""
     if any(each.state != "loaded" for each in claims):
-        return claims
+        yield from map(judge, claims)
+        return
     plugins = Plugins()
     plugins.load(only=[name])
-    return [each for each in plugins.list() if each.name == name]
+    for each in plugins.list():
+        if each.name == name:
+            yield structs.replace(judge(each), stays=_stays(plugins, each))
+
+
+def _stays(plugins: Plugins, plugin: Plugin) -> str:
+    """Return why a plugin that says that it can be loaded anew cannot, as a server would."""
+    if plugin.state != "loaded" or plugin.reload != "live":
+        return ""
+    try:
+        plugins.stage(plugin.name)
+    except HaloError as error:
+        return error.message
+    return ""
 
 
 @contextmanager
