@@ -17,7 +17,8 @@ _BARE = {"Exception", "BaseException"}
 REACH = {
     "network": {
         *("socket", "ssl", "http.client", "urllib.request", "smtplib", "imaplib", "ftplib"),
-        *("aiohttp", "httpx", "requests", "websockets", "boto3", "botocore", "halo_lib_egress"),
+        *("aiohttp", "httpx", "requests", "websockets", "boto3", "botocore"),
+        *("halo_lib_egress", "halo_lib_wire.vendors"),
         *("asyncio.open_connection", "asyncio.start_server"),
     },
     "processes": {

@@ -21,11 +21,14 @@ NOTES = "quality.toml"
 _FEWEST_WORDS = 4  # a reason is a sentence
 
 
+_TESTS, _PAGES = ("tests",), ("docs",)  # where they are, unless it is said; neither has to be there
+
+
 class Notes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `quality.toml` says: where tests and pages are, and the rules that are not for it, each with the reason."""
 
-    tests: tuple[str, ...] = ("tests",)
-    pages: tuple[str, ...] = ("docs",)
+    tests: tuple[str, ...] = _TESTS
+    pages: tuple[str, ...] = _PAGES
     exempt: dict[str, str] = {}
 
 
@@ -87,7 +90,7 @@ def _notes(path: Path) -> Notes:
         notes = convert(_table(path), Notes)
     except ValidationError as error:
         raise BadFile(f"{path}: {error}", path=str(path)) from error
-    for place in (*notes.tests, *notes.pages):
+    for place in {*notes.tests, *notes.pages} - {*_TESTS, *_PAGES}:
         if not (path.parent / place).exists():
             raise BadFile(f"{path}: there is no {place}", path=str(path))
     known = [rule.id for rule in read_scale()]
