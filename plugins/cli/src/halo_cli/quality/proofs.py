@@ -17,18 +17,14 @@ CONTRACTS = {
     "provide_storage": "StorageContract",
 }
 PROTOCOLS = "protocols", "ProtocolContract"
-_ALL = {*CONTRACTS.values(), PROTOCOLS[1]}
-_KERNELS = {"halo", "Workbench", "running_kernel", "connect", *_ALL}
-_USERS = {
-    "ask",
-    "listening",
-    "front",
-    "connect",
-    "subprocess",
-    "ChannelContract",
-    "ProtocolContract",
-    "ServiceContract",
+_KIT = "halo_kernel.testing."
+_CLIENT = "halo_lib_client.connect"
+# What a test imports that brings a kernel, and what it imports, or calls, to go the way of a user.
+_KERNELS = {_CLIENT, *(_KIT + name for name in ("Workbench", "running_kernel", *CONTRACTS.values(), PROTOCOLS[1]))}
+_USERS = {_CLIENT, "subprocess", "socket", "urllib.request.urlopen"} | {
+    _KIT + name for name in ("listening", "front", "ChannelContract", "ProtocolContract", "ServiceContract")
 }
+_FIXTURE, _ASK = "halo", "ask"
 _KILLS = {"crash_points", "CrashPoints", "CrashingStorage", "SIGKILL", "ServiceContract"}
 _OWES = ("data.open", "outbox.owe")
 
@@ -44,7 +40,7 @@ def contracts(project: Project) -> Iterator[str]:
 
 def real_kernel(project: Project) -> Iterator[str]:
     """It works where it will work."""
-    if not _words(project) & _KERNELS:
+    if not (_imports(project) & _KERNELS or _FIXTURE in _words(project)):
         yield "no test has a kernel" if project.tests else "there are no tests"
 
 
@@ -59,7 +55,7 @@ def nothing_left(project: Project) -> Iterator[str]:
 
 def user_level(project: Project) -> Iterator[str]:
     """What users do is tried."""
-    if not _words(project) & _USERS:
+    if not (_imports(project) & _USERS or _ASK in _words(project)):
         yield "no test goes the way of a user"
 
 
@@ -85,6 +81,10 @@ def benchmark(project: Project) -> Iterator[str]:
     """What it costs is known."""
     if not any(each.name.rpartition("/")[2].startswith("test_bench") for each in project.tests):
         yield "there is no test_bench_….py"
+
+
+def _imports(project: Project) -> frozenset[str]:
+    return frozenset(name for each in project.tests for name in each.imports)
 
 
 def _words(project: Project) -> frozenset[str]:
