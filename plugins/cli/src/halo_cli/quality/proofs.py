@@ -22,7 +22,8 @@ _CLIENT = "halo_lib_client.connect"
 # What a test imports that brings a kernel, and what it imports, or calls, to go the way of a user.
 _KERNELS = {_CLIENT, *(_KIT + name for name in ("Workbench", "running_kernel", *CONTRACTS.values(), PROTOCOLS[1]))}
 _USERS = {_CLIENT, "subprocess", "socket", "urllib.request.urlopen"} | {
-    _KIT + name for name in ("listening", "front", "ChannelContract", "ProtocolContract", "ServiceContract")
+    _KIT + name
+    for name in ("listening", "front", "ChannelContract", "DispatcherContract", "ProtocolContract", "ServiceContract")
 }
 _FIXTURE, _ASK = "halo", "ask"
 _KILLS = {"crash_points", "CrashPoints", "CrashingStorage", "SIGKILL", "ServiceContract"}
