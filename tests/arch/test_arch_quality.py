@@ -19,7 +19,7 @@ MOST_EXEMPTIONS = 2
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Verdict]:
     """What is found when every plugin of this environment is tried out."""
-    return list(tried(tmp_path_factory.mktemp("home"), []))
+    return list(tried(tmp_path_factory.mktemp("home"), [], anew=True))
 
 
 def test_our_own_stand_at_gold(every: list[Any], verdicts: Sequence[Verdict]) -> None:

@@ -51,6 +51,11 @@ def judge(plugin: Plugin) -> Verdict:
     """Return what is wrong with a plugin of this process, after it was loaded."""
     owner = distribution(plugin.distribution) if plugin.entry else None
     faults = [] if plugin.state == "loaded" else [plugin.reason]
+    settings: list[Declared] = []
+    try:
+        settings += _settings(plugin) if owner and not faults else ()
+    except Exception as error:
+        faults.append(f"provide_settings failed: {error!r}")
     return Verdict(
         name=plugin.name,
         distribution=plugin.distribution,
@@ -60,7 +65,7 @@ def judge(plugin: Plugin) -> Verdict:
         hooks=plugin.hooks,
         capabilities=plugin.capabilities,
         seconds=plugin.seconds,
-        settings=tuple(_settings(plugin)) if plugin.state == "loaded" and owner else (),
+        settings=tuple(settings),
     )
 
 

@@ -42,7 +42,7 @@ def command(argv: Sequence[str]) -> int:
     if options.report:
         from .trials import report
 
-        report(home, names)
+        report(home, names, anew=options.anew)
     if verb == "reload":
         _reload(home, names)
         return 0
@@ -73,7 +73,8 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--kind", choices=kinds(), help="new: what the plugin provides")
     parser.add_argument("--into", metavar="DIR", default=".", help="new: where its folder is made (default: here)")
     parser.add_argument("--tier", choices=TIERS, help="check: fail below this tier of the quality scale")
-    parser.add_argument("--report", action="store_true", help=argparse.SUPPRESS)  # see `trials`
+    for hidden in ("--report", "--anew"):  # see `trials`
+        parser.add_argument(hidden, action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_intermixed_args(list(argv))
     if options.verb in _NAMED and not options.names:
         parser.error(f"{options.verb} needs a NAME")
@@ -115,15 +116,16 @@ def _checked(home: Path, names: Sequence[str], *, tier: Tier | None = None) -> S
     from .trials import tried
 
     paths = [name for name in names if is_path(name)]
-    if tier and (not names or not all(map(is_project, names))):
+    projects = [name for name in paths if is_project(name)]
+    if tier and (not names or projects != names):
         raise BadInput("--tier is about folders of projects", field="tier", advice="name the folder, such as ./halo-x")
     with ExitStack() as stack, waiting("Trying them out"):
         folders: list[str] = []
         for name in paths:
             is_set = os.path.isdir(name) and not {"pyproject.toml", "setup.py"} & {*os.listdir(name)}
             folders.insert(0, os.path.abspath(name) if is_set else stack.enter_context(laid_out(home, [name])))
-        verdicts = list(tried(home, folders, [name for name in names if name not in paths]))
-    standings = dict(_standings([name for name in paths if is_project(name)], verdicts))
+        verdicts = list(tried(home, folders, [name for name in names if name not in paths], anew=bool(projects)))
+    standings = dict(_standings(projects, verdicts))
     return [_row(each, standings.get(each.distribution), tier) for each in verdicts]
 
 
