@@ -19,6 +19,7 @@ from typing import get_args
 import msgspec
 
 import halo_kernel
+from halo_cli.quality.scale import read_scale
 from halo_kernel import contracts, hookspecs, pytest_plugin, testing
 from halo_kernel.manifests import Manifest
 
@@ -304,8 +305,14 @@ def deprecations(_: str) -> Iterator[str]:
     return table("name | since | use | gone in", rows or [["none", "", "", ""]])
 
 
+def scale(_: str) -> Iterator[str]:
+    """The rules of the quality scale."""
+    return table("rule | tier | ", ([f"`{each.id}`", each.tier, each.says] for each in read_scale()))
+
+
 PARTS: dict[str, Callable[[str], Iterator[str]]] = {
-    each.__name__: each for each in (hooks, members, records, names, others, kit, fixtures, manifest, deprecations)
+    each.__name__: each
+    for each in (hooks, members, records, names, others, kit, fixtures, manifest, deprecations, scale)
 }
 
 
