@@ -12,10 +12,16 @@ from ..errors import HaloError
 from ..inbox import accept, receipt_of
 from ..questions import answer, listed
 from ..records import Access, CommandResult, Event, Incoming, Principal, QuestionInfo, Receipt
-from .commands import is_said, settle
+from .commands import carry_out, is_said, settle
 from .rows import tree
 
 _CHOICE = re.compile(r"\s*(?:/answer\s+([1-9]\d{0,17})\s+)?(\d{1,2})\s*")
+
+
+async def serve(session: contracts.Session, message: Incoming, *, key: str, access: Access) -> Receipt | None:
+    """Take what a message asks of the server itself, an answer to a question or a command; None for any other."""
+    receipt = await choose(session, message, key=key, access=access)
+    return receipt or await carry_out(session, message, key=key, access=access)
 
 
 async def choose(session: contracts.Session, message: Incoming, *, key: str, access: Access) -> Receipt | None:

@@ -26,8 +26,7 @@ from ..scopes import Scope
 from ..supervisor import Tasks
 from ..turns import Desk, Turn, complete, usage_of
 from . import rows
-from .choices import choose
-from .commands import carry_out
+from .choices import serve
 from .duty import Duty, find_duty
 from .prompts import Prompt, Prompts
 from .seat import Seat
@@ -155,9 +154,8 @@ class Session:
         await seat.host.workspaces.mark_busy(seat.workspace.id)
         key = message.key or f"auto:{seat.clock.new_id()}"
         access = fold_access(self._info.access, message.principal.access, message.access or self._info.access)
-        for serve in (choose, carry_out):
-            if receipt := await serve(self, message, key=key, access=access):
-                return receipt, False
+        if receipt := await serve(self, message, key=key, access=access):
+            return receipt, False
         self.find_agent()
         at, cap = seat.stamp(), seat.limits.max_queue_size
         return await seat.database.write(
