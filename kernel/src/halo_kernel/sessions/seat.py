@@ -136,9 +136,9 @@ class Seat(Place):
         """Wake the sessions held here for which another process accepted a message."""
 
         async def look() -> None:
-            for name, hard in await self.database.read(_sessions_with_waiting_rows):
+            for name, hard, halted in await self.database.read(_sessions_with_waiting_rows):
                 if (session := self.sessions.get(name)) is not None:
-                    session.stir(hard)
+                    session.stir(hard, halted)
 
         await at_bell(self.database.listen("inbox"), look)
 
@@ -157,14 +157,14 @@ def _waiting_in(tx: Tx, root: str) -> list[str]:
     return [str(name) for (name,) in tx.execute(f"SELECT id FROM sessions WHERE root = ? AND {waits}", (root,))]
 
 
-def _sessions_with_waiting_rows(tx: Tx) -> list[tuple[str, int]]:
+def _sessions_with_waiting_rows(tx: Tx) -> list[tuple[str, int, str]]:
     """Return the sessions where something waits, each with the last row that wants to interrupt at once, or 0.
 
-    Those whose turn is to end come with -1.
+    Those whose turn is to end come with its id, else ''.
     """
     found = tx.execute(
-        "SELECT session, max(CASE WHEN mode = 'interrupt_hard' THEN id ELSE 0 END) FROM inbox"
+        "SELECT session, max(CASE WHEN mode = 'interrupt_hard' THEN id ELSE 0 END), '' FROM inbox"
         " WHERE state = 'waiting' GROUP BY session UNION ALL"
-        " SELECT session, CASE waiting WHEN 2 THEN -1 ELSE 0 END FROM runs WHERE waiting > 0"
+        " SELECT session, 0, CASE waiting WHEN 2 THEN turn ELSE '' END FROM runs WHERE waiting > 0"
     )
-    return [(str(session), int(hard)) for session, hard in found]
+    return [(str(session), int(hard), str(halted)) for session, hard, halted in found]
