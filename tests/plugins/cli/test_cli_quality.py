@@ -249,3 +249,8 @@ def test_the_command_tells_and_judges(project: Path, tmp_path: Path) -> None:
     (row,) = json.loads(done.stdout)
     assert (row["state"], row["quality"]["tier"], row["quality"]["next"]) == ("fails", "gold", "platinum")
     assert {each["rule"]: each["state"] for each in row["quality"]["rules"]}.keys() == RULES.keys()
+    notes(project, "tests = [")
+    done = check()
+    assert done.returncode == 0, "what cannot be placed is judged as before"
+    assert "it has no place on the quality scale: " in done.stderr
+    assert check("--tier", "bronze").returncode == 1

@@ -125,18 +125,28 @@ def _checked(home: Path, names: Sequence[str], *, tier: Tier | None = None) -> S
             is_set = os.path.isdir(name) and not {"pyproject.toml", "setup.py"} & {*os.listdir(name)}
             folders.insert(0, os.path.abspath(name) if is_set else stack.enter_context(laid_out(home, [name])))
         verdicts = list(tried(home, folders, [name for name in names if name not in paths], anew=bool(projects)))
-    standings = dict(_standings(projects, verdicts))
+    standings = dict(_standings(projects, verdicts, tier))
     return [_row(each, standings.get(each.distribution), tier) for each in verdicts]
 
 
-def _standings(folders: Sequence[str], verdicts: Sequence[Verdict]) -> Iterator[tuple[str, Standing]]:
-    """Yield for each project the distribution that it is of, and where it stands."""
+def _standings(
+    folders: Sequence[str], verdicts: Sequence[Verdict], tier: Tier | None
+) -> Iterator[tuple[str, Standing]]:
+    """Yield for each project the distribution that it is of, and where it stands.
+
+    One that cannot be read, such as for another layout, is told of, and an error only where a tier is asked for.
+    """
     from .quality.project import read_project
     from .quality.standing import stand
 
     for folder in folders:
-        project = read_project(Path(folder), verdicts)
-        yield project.verdict.distribution, stand(project)
+        try:
+            project = read_project(Path(folder), verdicts)
+            yield project.verdict.distribution, stand(project)
+        except BadInput as error:
+            if tier:
+                raise
+            note(f"it has no place on the quality scale: {error.message}")
 
 
 def _row(verdict: Verdict, standing: Standing | None, tier: Tier | None) -> Row:
