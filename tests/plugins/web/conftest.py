@@ -64,7 +64,7 @@ class Site:
         while time.monotonic() < deadline:
             assert self._process.poll() is None, (self.home.parent / "site.log").read_text()
             try:
-                if len(self.get("/api/web/workspaces")["workspaces"]) == len(self._arguments) - 2:
+                if len(self.get("/api/page/workspaces")["workspaces"]) == len(self._arguments) - 2:
                     return
             except OSError:
                 pass
@@ -97,7 +97,7 @@ class Site:
     @property
     def workspace(self) -> str:
         """The id of the workspace."""
-        rows = self.get("/api/web/workspaces")["workspaces"]
+        rows = self.get("/api/page/workspaces")["workspaces"]
         return next(str(row["id"]) for row in rows if row["path"] == str(self.folder))
 
     def link(self, session: str = "") -> str:
@@ -111,7 +111,7 @@ class Site:
 
     def messages(self, session: str) -> list[dict[str, Any]]:
         """Read a session's history."""
-        return list(self.get(f"/api/web/history?workspace={self.workspace}&session={session}")["messages"])
+        return list(self.get(f"/api/page/history?workspace={self.workspace}&session={session}")["messages"])
 
 
 def new_site(base: Path, *, workspaces: int = 1) -> Iterator[Site]:
