@@ -9,6 +9,7 @@ stops in the middle, and goes on when somebody puts a file `go` there.
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 
 from halo_kernel import (
     OPERATOR,
+    Account,
     Call,
     Chunk,
     Command,
@@ -211,14 +213,21 @@ class Model(ScriptedModel):
 
 
 class Folders:
-    """Opens the workspaces once the server listens."""
+    """Opens the workspaces once the server listens, each with an account of the channel; tokens stay in `tokens`."""
 
-    def __init__(self, folders: Iterable[str]) -> None:
+    def __init__(self, folders: Iterable[str], tokens: Path) -> None:
         self._folders = folders
+        self._tokens = tokens
 
     @hook
     async def runtime_started(self, host: Host) -> None:
+        known = json.loads(self._tokens.read_text()) if self._tokens.exists() else {}
         for folder in self._folders:
+            name = Path(folder).name
+            if name not in known:
+                await host.accounts.put(Account(type="web", id=name, workspace=folder, access="workspace"))
+                known[name] = await host.accounts.issue_token("web", name)
+                self._tokens.write_text(json.dumps(known))
             await host.workspaces.open(folder)
 
 
@@ -227,7 +236,13 @@ def main(home: str, port: str, *folders: str) -> int:
     model.stage = Path(home).parent
     wipe, erase = Wipe(), Erase()
     test = SimplePlugin(model, [Look(), Buy(), wipe, erase])
-    extra = {"test": test, "folders": Folders(folders), "guard": wipe, "eraser": erase, "go": Go()}
+    extra = {
+        "test": test,
+        "folders": Folders(folders, Path(home).parent / "tokens.json"),
+        "guard": wipe,
+        "eraser": erase,
+        "go": Go(),
+    }
     return run(Path(home), port=int(port), only=["web"], extra=extra, strict=True)
 
 

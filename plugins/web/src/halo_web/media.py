@@ -35,7 +35,13 @@ class MediaFold:
 
     def take(self, text: str) -> list[Piece]:
         """Take the next part, and return what is sure by now."""
-        return [piece for part in _PARTS.findall(text) for piece in self._part(part)]
+        found: list[Piece] = []
+        for part in _PARTS.findall(text):
+            for piece in self._part(part):
+                if found and not piece.path and not found[-1].path:
+                    piece = Piece(text=found.pop().text + piece.text, end=piece.end)
+                found.append(piece)
+        return found
 
     def flush(self) -> list[Piece]:
         """Return what was held back, as the text has ended."""

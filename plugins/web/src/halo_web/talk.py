@@ -20,7 +20,9 @@ from halo_kernel import (
     ServerEvent,
     Session,
     Stream,
+    TurnEnded,
     TurnStarted,
+    Update,
 )
 
 from .callers import Caller, Callers, wish_of
@@ -32,6 +34,7 @@ from .reader import CLIENT_KEY, Reader
 from .settings import WebSettings, body_limit
 from .uploads import File, Image, check, save
 
+LONGEST = 990_000  # characters; with the lines of its files a message stays below what a session takes
 _START = "0"  # as `after`: all of the session, from its beginning
 
 Key = Annotated[str, Meta(min_length=1, max_length=128)]
@@ -44,7 +47,7 @@ class MessageRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     message. `workspace` is an id or an absolute path.
     """
 
-    message: str = ""
+    message: Annotated[str, Meta(max_length=LONGEST)] = ""
     images: Annotated[tuple[Image, ...], Meta(max_length=20)] = ()
     files: Annotated[tuple[File, ...], Meta(max_length=20)] = ()
     workspace: str | None = None
@@ -69,15 +72,33 @@ class SettleRequest(Struct, frozen=True, forbid_unknown_fields=True):
     workspace: str | None = None
 
 
+async def finishes(session: Session, update: Update, receipt: Receipt) -> bool:
+    """Tell whether this ends the answer: a turn that a crash cut is gone on with in the next one."""
+    if not ends(update, receipt):
+        return False
+    body = update.event.body if update.event is not None else None
+    if not isinstance(body, TurnEnded) or body.kind != "crash":
+        return True
+    async with aclosing(session.events(update.cursor)) as later:
+        async for each in later:
+            if each.event is not None and isinstance(each.event.body, TurnStarted):
+                return each.event.body.cause != "recovery"
+    return session.info.state != "running" and not await session.waiting()
+
+
 async def whereabouts(session: Session, receipt: Receipt, cursor: str) -> Literal["before", "within", "behind"]:
-    """Tell where a cursor lies: before the answer to a message has begun, within it, or at its end and behind."""
-    begun = over = False
+    """Tell where a cursor lies: before the answer to a message, in it, or at its end and behind."""
+    last, begun, over = receipt.cursor, False, False
     async with aclosing(session.events(receipt.cursor)) as updates:
         async for update in updates:
-            begun = begun or takes(update, receipt)
-            over = over or (begun and ends(update, receipt))
-            if update.cursor == cursor:
-                return "behind" if over else "within" if begun else "before"
+            if not begun and takes(update, receipt):
+                begun = True
+                if cursor == last:
+                    return "within"
+            over = over or (begun and await finishes(session, update, receipt))
+            last = update.cursor or last
+            if begun and cursor == last:
+                return "behind" if over else "within"
     return "before"
 
 
@@ -96,15 +117,18 @@ async def answered(
     if waits or place == "behind":
         return
     mark = after if after and place == "within" else Mark(cursor=receipt.cursor)
-    reader, begun = Reader(session.info.id, after=mark, muted=place == "within", row=receipt.row), False
+    is_later = place == "before" or mark.cursor != receipt.cursor
+    reader, begun = Reader(session.info.id, after=mark, muted=is_later, row=receipt.row), False
     async with aclosing(session.events(receipt.cursor, live=True)) as updates:
         async for update in updates:
-            begun = begun or takes(update, receipt)
-            if not begun:
-                continue
-            for event in reader.of(update):
+            if not begun and takes(update, receipt):
+                begun, reader.muted = True, reader.muted and place == "within"
+            events, is_end = reader.of(update), begun and ends(update, receipt)
+            if is_end and not await finishes(session, update, receipt):
+                continue  # without a frame that would say that it has ended
+            for event in events:
                 yield event
-            if ends(update, receipt):
+            if is_end:
                 return
 
 
@@ -148,6 +172,8 @@ class _Talk:
         wish, after = exchange.body, mark_of(exchange)
         if not wish.message.strip() and not wish.images and not wish.files:
             raise BadInput("message or images required", field="message")
+        if "\0" in wish.message:
+            raise BadInput("message must not contain U+0000", field="message")
         uploads = check(wish.images, wish.files, limit=self.host.settings.of(WebSettings).max_file_bytes)
         caller, key = await self.callers.of(exchange, wish.workspace), wish.client_msg_id
         agent = wish_of(exchange, "agentId", "x-agent-id", wish.agent_id)

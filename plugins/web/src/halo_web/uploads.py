@@ -81,14 +81,14 @@ def check(images: Sequence[Image], files: Sequence[File], *, limit: int) -> list
 
 
 def _decoded(text: str, field: str, limit: int) -> bytes:
-    if len(text) // 4 * 3 - 2 > limit:
-        raise TooLarge(f"{field} has more than the {limit} bytes that a file may have", limit=limit, field=field)
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise BadInput(f"{field} is not base64: {error}", field=field) from error
     if not data:
         raise BadInput(f"{field} is empty", field=field)
+    if len(data) > limit:
+        raise TooLarge(f"{field} has more than the {limit} bytes that a file may have", limit=limit, field=field)
     return data
 
 
@@ -112,7 +112,7 @@ def _save(caller: Caller, uploads: Sequence[Upload], now: datetime) -> list[str]
 def _place(root: Root, folder: str, upload: Upload, now: datetime) -> str:
     """Return the path at which the file lies."""
     digest = hashlib.sha256(upload.data).hexdigest()[:6]
-    clean = _WORDS.sub("_", os.path.basename(upload.name.replace("\\", "/")))[-120:].strip("._")
+    clean = _clean(upload.name)
     time = f"{now:%H%M%S}"
     ending = mimetypes.guess_extension(upload.mime_type) or ".bin"
     before, after = ("", f"_{digest}_{clean}") if clean else (f"{upload.kind}_", f"_{digest}{ending}")
@@ -126,9 +126,13 @@ def _place(root: Root, folder: str, upload: Upload, now: datetime) -> str:
     return path
 
 
+def _clean(name: str) -> str:
+    return _WORDS.sub("_", name.replace("\\", "/").rpartition("/")[2])[-120:].strip("._")
+
+
 def _marker(upload: Upload, path: str) -> str:
     if upload.kind == "file":
-        return f'[文件 "{_WORDS.sub("_", upload.name) or "file"}" 已保存: {path}]'
+        return f'[文件 "{_clean(upload.name) or "file"}" 已保存: {path}]'
     return f"[{_KINDS[upload.kind]}已保存: {path}]"
 
 
