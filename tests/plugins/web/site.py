@@ -1,7 +1,7 @@
 """A Halo server for the page's tests, run as a process: `site.py HOME PORT FOLDER…`.
 
-Its model does what the message says: `count 40`, `hold 40`, `look`, `fail`, `hang`, `markdown`, `buy x` (a tool asks,
-with options), `get x` (without), `hurry x` (for two seconds), `wipe x` and `think` (a guard asks), `erase <session>`;
+Its model does what the message says: `count 40`, `hold 40`, `look`, `fail`, `hang`, `markdown`, `When …`, `buy x` (a
+tool asks, with options), `get x` (without), `hurry x` (for two seconds), `wipe x` and `think` (a guard asks), `erase <session>`;
 else it echoes. It is shown as built-in rules when there is a file `rules` beside the home; `hold` counts like `count`,
 stops in the middle, and goes on when somebody puts a file `go` there.
 """
@@ -87,6 +87,10 @@ def respond(request: ModelRequest) -> Step:
             return Fail("account", "401: the key is wrong", retry_after=None)
         case "hang":
             return Hang("I begin, ")
+        case "When":
+            return Answer(
+                "The early ones in **August**:\n\n| apple | ripe |\n|---|---|\n| Julia | July |\n| Gala | August |"
+            )
         case "markdown":
             return Answer(MARKDOWN)
         case _:
@@ -197,7 +201,7 @@ class Model(ScriptedModel):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         last = request.messages[-1].content[-1]
-        word, _, count = last.text.partition(" ") if isinstance(last, Text) else ("", "", "")
+        word, _, count = last.text.splitlines()[-1].partition(" ") if isinstance(last, Text) else ("", "", "")
         if word != "hold":
             async for chunk in super().stream(request):
                 yield chunk

@@ -188,8 +188,14 @@ class _Talk:
             session = await self.callers.open(caller, receipt.session)
         if after is not None:
             await has_more(session, after.cursor)
-        waits = busy and not await consumed(session, receipt)
+        waits = busy and await self._is_behind(caller, session, receipt)
         return self._stream(caller, answered(session, receipt, waits=waits, after=after))
+
+    async def _is_behind(self, caller: Caller, session: Session, receipt: Receipt) -> bool:
+        """Tell whether the message waits behind another turn; one that is about to begin for it is none."""
+        info = session.info
+        view, _ = await self.host.sessions.view(info.id, workspace=info.workspace, principal=caller.person)
+        return bool(view.running) and not await consumed(session, receipt)
 
     async def subscribe(self, exchange: Exchange) -> Stream:
         whole = exchange.query.get("after") == _START and not exchange.last_event_id
