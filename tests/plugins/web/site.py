@@ -1,9 +1,9 @@
 """A Halo server for the page's tests, run as a process: `site.py HOME PORT FOLDER…`.
 
 Its model does what the message says: `count 40`, `hold 40`, `look`, `fail`, `hang`, `markdown`, `When …`, `buy x` (a
-tool asks, with options), `get x` (without), `hurry x` (for two seconds), `wipe x` and `think` (a guard asks), `erase <session>`;
-else it echoes. It is shown as built-in rules when there is a file `rules` beside the home; `hold` counts like `count`,
-stops in the middle, and goes on when somebody puts a file `go` there.
+tool asks, with options), `get x` (without), `hurry x` (for two seconds), `wipe x` and `think` (a guard asks), `erase
+<session>`; else it echoes. It is shown as built-in rules when there is a file `rules` beside the home; `hold` counts
+like `count`, stops in the middle, and goes on when somebody puts a file `go` there.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def respond(request: ModelRequest) -> Step:
             return Hang("I begin, ")
         case "When":
             return Answer(
-                "The early ones in **August**:\n\n| apple | ripe |\n|---|---|\n| Julia | July |\n| Gala | August |"
+                "The early ones from **July** on:\n\n| apple | ripe |\n|---|---|\n| Julia | July |\n| Gala | August |"
             )
         case "markdown":
             return Answer(MARKDOWN)

@@ -84,8 +84,9 @@ class Transcript(Struct, frozen=True, kw_only=True, rename="camel"):
 def _line(item: Item) -> Line:
     if item.kind != "assistant":
         return Line(**asdict(item))
-    text, files = take_media(item.text)
-    return Line(**{**asdict(item), "text": text}, files=files)
+    given = asdict(item)
+    given["text"], files = take_media(item.text)
+    return Line(**given, files=files)
 
 
 def _session_line(info: SessionInfo) -> SessionLine:
