@@ -245,8 +245,8 @@ async def test_a_conversation_goes_on_in_the_newest_session(visiting) -> None:
         first = await asyncio.gather(*(visitor.chat(f"m{number}", count=1) for number in range(5)))
 
         async def is_quiet() -> bool:
-            texts = [row["text"] for row in (await visitor.get("/api/web/history"))["messages"]]
-            return texts[-1].startswith("You said") and not await is_running(visitor)
+            rows = [row["kind"] for row in (await visitor.get("/api/web/history"))["messages"]]
+            return rows.count("user") == 5 and rows[-1] == "assistant" and not await is_running(visitor)
 
         await until(is_quiet, what="rest")
         assert len({seen[0][0]["sessionId"] for seen in first}) == 1
