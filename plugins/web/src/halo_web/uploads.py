@@ -56,6 +56,7 @@ class Upload:
 
     @property
     def kind(self) -> str:
+        """What it is to a person: the first half of its media type, if that says so."""
         family = self.mime_type.partition("/")[0]
         return family if family in _KINDS else "file"
 
