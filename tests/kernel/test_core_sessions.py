@@ -332,15 +332,12 @@ async def test_a_hard_interrupt_of_another_process_aborts_at_once(tmp_path: Path
     (tmp_path / "w").mkdir()
     model = ScriptedModel([Hang(), Answer("answered")])
     async with running_kernel(tmp_path / "a", model=model) as first, running_kernel(tmp_path / "b") as second:
-        sessions: list[Session] = []
-        for kernel in (first, second):
-            workspace = await kernel.host.workspaces.open(tmp_path / "w")
-            sessions.append(
-                await kernel.host.sessions.open("shared", workspace=workspace.id, principal=OPERATOR, create=True)
-            )
-        mine, other = sessions
+        workspace = await first.host.workspaces.open(tmp_path / "w")
+        mine = await first.host.sessions.open("shared", workspace=workspace.id, principal=OPERATOR, create=True)
         long = mine.prompt(Incoming(text="long"))
         await until(lambda: model.active)
+        workspace = await second.host.workspaces.open(tmp_path / "w")
+        other = await second.host.sessions.open("shared", workspace=workspace.id, principal=OPERATOR)
         hard = other.prompt(Incoming(text="now", mode="interrupt_hard"))
         assert (await soon(long)).outcome == "interrupted"
         assert (await soon(hard)).text == "answered"

@@ -53,26 +53,32 @@ async def test_what_another_process_wants_of_a_session_is_done(tmp_path: Path, h
     (tmp_path / "w").mkdir()
     model = ScriptedModel([Hang("half")])
     async with running_kernel(tmp_path / "a", model=model) as first, running_kernel(tmp_path / "b") as second:
-        mine, other = await the_session(first, tmp_path / "w"), await the_session(second, tmp_path / "w")
+        mine = await the_session(first, tmp_path / "w")
         handle = mine.prompt(Incoming(text="go"))
         await until(lambda: model.active)
         try:
-            await getattr(other, how)()
+            await getattr(await the_session(second, tmp_path / "w"), how)()
             assert (await asyncio.wait_for(asyncio.shield(handle.result), 5)).outcome == "cancelled"
         finally:
             mine.interrupt()
+
+
+async def stop_from_elsewhere(folder: Path) -> None:
+    """Stop the session from another process, which is gone then: what comes later is not its to answer."""
+    async with running_kernel(folder / "b") as kernel:
+        await (await the_session(kernel, folder / "w")).stop()
 
 
 async def test_what_a_stop_from_elsewhere_keeps_is_remembered(tmp_path: Path) -> None:
     """20: what waited when another process stopped a session is in the next request of the one that holds it."""
     (tmp_path / "w").mkdir()
     model = ScriptedModel([Hang("half")])
-    async with running_kernel(tmp_path / "a", model=model) as first, running_kernel(tmp_path / "b") as second:
-        mine, other = await the_session(first, tmp_path / "w"), await the_session(second, tmp_path / "w")
+    async with running_kernel(tmp_path / "a", model=model) as first:
+        mine = await the_session(first, tmp_path / "w")
         handle = mine.prompt(Incoming(text="go"))
         await until(lambda: model.active)
         await mine.submit(Incoming(text="kept", mode="follow_up"))
-        await other.stop()
+        await stop_from_elsewhere(tmp_path)
         assert (await asyncio.wait_for(handle.result, 10)).outcome == "cancelled"
         await mine.prompt(Incoming(text="and now?")).result
         assert "kept" in str(model.requests[-1].messages)
@@ -82,8 +88,8 @@ async def test_a_stop_from_elsewhere_ends_no_later_turn(tmp_path: Path) -> None:
     """What was read before the halted turn ended does not reach the turn that began since."""
     (tmp_path / "w").mkdir()
     model = ScriptedModel([Hang("half"), Hang("other half")])
-    async with running_kernel(tmp_path / "a", model=model) as first, running_kernel(tmp_path / "b") as second:
-        mine, other = await the_session(first, tmp_path / "w"), await the_session(second, tmp_path / "w")
+    async with running_kernel(tmp_path / "a", model=model) as first:
+        mine = await the_session(first, tmp_path / "w")
         database: Any = first.workspaces.seats[mine.info.workspace].database
         read, stale, late_looks = database.read, list[Any](), list[int]()
 
@@ -99,7 +105,7 @@ async def test_a_stop_from_elsewhere_ends_no_later_turn(tmp_path: Path) -> None:
         database.read = late
         handle = mine.prompt(Incoming(text="go"))
         await until(lambda: model.active)
-        await other.stop()
+        await stop_from_elsewhere(tmp_path)
         assert (await asyncio.wait_for(handle.result, 10)).outcome == "cancelled"
         assert stale
         later = mine.prompt(Incoming(text="and now?"))

@@ -190,9 +190,10 @@ async def test_another_process_answers(tmp_path: Path) -> None:
         running_kernel(tmp_path / "a", model=scripted, tools=[Asking()]) as first,
         running_kernel(tmp_path / "b", tools=[Asking()]) as second,
     ):
-        mine, other = await the_session(first, tmp_path / "w"), await the_session(second, tmp_path / "w")
-        handle, where = mine.prompt(Incoming(text="go")), other.info.workspace
+        mine = await the_session(first, tmp_path / "w")
+        handle = mine.prompt(Incoming(text="go"))
         await until(lambda: mine.info.state == "waiting")
+        where = (await the_session(second, tmp_path / "w")).info.workspace
         (asked,) = await second.host.questions.list(workspace=where, principal=OPERATOR)
         await second.host.questions.answer(asked.id, workspace=where, principal=OPERATOR, approved=True, text="yes")
         assert (await asyncio.wait_for(handle.result, 10)).outcome == "succeeded"

@@ -23,8 +23,9 @@ async def test_the_holder_answers_what_another_process_accepted(tmp_path: Path) 
     (tmp_path / "w").mkdir()
     one, two = ScriptedModel(responder=lambda request: Answer("one")), ScriptedModel(responder=lambda r: Answer("two"))
     async with running_kernel(tmp_path / "a", model=one) as first, running_kernel(tmp_path / "b", model=two) as second:
-        mine, other = await the_session(first, tmp_path / "w"), await the_session(second, tmp_path / "w")
+        mine = await the_session(first, tmp_path / "w")
         assert (await mine.prompt(Incoming(text="hello")).result).text == "one"
+        other = await the_session(second, tmp_path / "w")
         live = other.events(live=True)
         await other.submit(Incoming(text="from the other side"))
         async with asyncio.timeout(10):
