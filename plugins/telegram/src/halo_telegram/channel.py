@@ -1,0 +1,100 @@
+"""The channel: how an account is made and tried, and by which transport it receives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from halo_kernel import Account, AccountField, BadInput, Door, Host
+
+from .bot import Bot, BotError, Refused
+from .bots import TYPE, token_of
+from .intake import Intake
+from .mentions import Me
+from .polling import SILENCE, Polling, in_words
+from .settings import TelegramSettings
+from .updates import Person
+from .webhook import Webhooks
+
+_FIELDS = (
+    AccountField(
+        name="token",
+        label="Bot token",
+        help="In Telegram, write /newbot to @BotFather: it gives a token such as 123456:ABC-DEF.",
+        secret=True,
+    ),
+    AccountField(
+        name="groups",
+        label="In groups, listen to",
+        help="mention: what names the bot, replies to it or is its command; all: everything it hears; off: nothing.",
+        optional=True,
+    ),
+    AccountField(
+        name="webhook_url",
+        label="Public https address of this server",
+        help="Empty: the server asks Telegram (long polling), and needs no address. Else Telegram pushes to it.",
+        optional=True,
+    ),
+)
+_RULES = ("mention", "all", "off")
+
+
+class Telegram:
+    """Receives for each account by long polling, or where its `webhook_url` says so, by being pushed to."""
+
+    type = TYPE
+    silence: float | None = SILENCE
+    fields: Sequence[AccountField] = _FIELDS
+
+    def __init__(self, host: Host, webhooks: Webhooks, commands: Callable[[str], Collection[str]]) -> None:
+        self._host, self._webhooks, self._commands = host, webhooks, commands
+
+    async def run(self, account: Account, door: Door) -> None:
+        """Receive for one account until cancelled, over connections of its own."""
+        settings, token = self._host.settings.of(TelegramSettings), await token_of(self._host, account)
+        bot = Bot(settings.base_url, token)
+        try:
+            me = await self._met(bot, door)
+            known = self._commands(account.id)
+            intake = Intake(host=self._host, account=account, door=door, bot=bot, me=me, commands=known)
+            if account.config.get("webhook_url"):
+                await self._webhooks.run(account, door, bot, intake, token)
+            else:
+                polling = Polling(host=self._host, door=door, bot=bot, intake=intake, seconds=settings.poll_seconds)
+                await polling.run()
+        finally:
+            await bot.close()
+
+    async def _met(self, bot: Bot, door: Door) -> Me:
+        """Return who the bot is, as soon as Telegram says it."""
+        wait = 1.0
+        while True:
+            try:
+                return Me.of(await bot.call("getMe", Person))
+            except BotError as error:
+                door.failed(in_words(error))
+                said = error.retry_after if isinstance(error, Refused) else 0
+                await self._host.clock.sleep(max(wait, float(said)))
+                wait = min(2 * wait, 60.0)
+
+    async def probe(self, account: Account, secrets: Mapping[str, str]) -> Account:
+        """See `GuidedChannel.probe`."""
+        rule, url = str(account.config.get("groups") or ""), str(account.config.get("webhook_url") or "")
+        if rule and rule not in _RULES:
+            raise BadInput(f"groups is one of {', '.join(_RULES)}", field="groups")
+        base = self._host.settings.of(TelegramSettings).base_url
+        if url and not url.startswith("https://") and base.startswith("https://"):
+            raise BadInput("webhook_url begins with https://, for Telegram pushes to nothing else", field="webhook_url")
+        bot = Bot(base, secrets.get("token", "").strip())
+        try:
+            person = await bot.call("getMe", Person)
+        except Refused as error:
+            advice = "copy the whole token that BotFather gave, with the number before the colon"
+            raise BadInput(f"Telegram does not know this token: {error}", field="token", advice=advice) from None
+        except BotError as error:
+            raise BadInput(str(error), field="token", advice="try again when the network is there") from None
+        finally:
+            await bot.close()
+        config = {**account.config, "username": person.username}
+        return replace(account, id=person.username.lower(), label=f"@{person.username}", config=config)
