@@ -15,7 +15,7 @@ from .bot import Bot, Refused, Unreached, Upload
 from .bots import TYPE, Bots, NoToken
 from .moves import Moves
 from .questions import buttons
-from .rendering import file_of, messages, pieces, to_html
+from .rendering import file_of, messages, pieces, source_of, to_html
 from .updates import Sent
 from .words import say
 
@@ -113,7 +113,7 @@ class Outgoing:
             )
             whole = next((each.text for each in owed if each.id == part.delivery), "")
             found = pieces(take_media(whole)[0])[part.number - 1 : part.number]
-            document = found[0].document if found and found[0].source == part.text else document
+            document = found[0].document if found and source_of(found[0]) == part.text else document
         text = plain(document)
         return (to_html(document), text) if text.strip() else ("", part.text)
 

@@ -71,7 +71,12 @@ def pieces(text: str) -> Sequence[Chunk]:
 def messages(text: str) -> Sequence[str]:
     """Return what a text is sent in: its pieces, then a line `MEDIA:<path>` for each file."""
     words, files = take_media(text)
-    return [*(piece.source for piece in pieces(words)), *(f"MEDIA:{path}" for path in files)]
+    return [*map(source_of, pieces(words)), *(f"MEDIA:{path}" for path in files)]
+
+
+def source_of(piece: Chunk) -> str:
+    """Return a piece as a message's text, without the ends of lines around it, which nobody sees."""
+    return piece.source.strip("\n")
 
 
 def file_of(text: str) -> str:
