@@ -45,12 +45,12 @@ def telegram_env(platform_server: TelegramServer) -> Mapping[str, str]:
 async def serve(halo: Workbench, telegram_env: Mapping[str, str]) -> Serve:
     """Start what a server starts, with one account; again if it runs."""
 
+    halo.model.responder = repeat
+
     async def start(
         *, tools: Any = (), plugins: Any = (), env: Mapping[str, str] | None = None, **fields: Any
     ) -> Kernel:
         halo.folder.mkdir(parents=True, exist_ok=True)
-        if not halo.model.responder:
-            halo.model.responder = repeat
         kernel = await halo.start(env={**telegram_env, **(env or {})}, tools=tools, plugins=plugins)
         given = {"access": "workspace", **fields}
         await kernel.host.accounts.put(Account(type="telegram", id="bot", workspace=str(halo.folder), **given))

@@ -118,7 +118,7 @@ async def resolve_command(name: str, session: Session) -> Command | None:
     from .commands import Start
 
     desk = _of(session.info)
-    return Start(desk.bots) if desk is not None and name == "start" else None
+    return Start(desk.menu) if desk is not None and name == "start" else None
 
 
 @hook

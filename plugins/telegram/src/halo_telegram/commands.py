@@ -22,19 +22,6 @@ _SUMMARY = 256
 
 
 @dataclass
-class Start:
-    """Greets."""
-
-    bots: Bots
-    spec: CommandSpec = START
-
-    async def run(self, verb: str, arguments: str, message: Incoming, session: Session) -> CommandResult:
-        """See `Command`."""
-        account = await self.bots.account(account_of(message.route))
-        return CommandResult(text=say(account.language if account else "en", "start"))
-
-
-@dataclass
 class Menu:
     """The commands that Telegram's apps offer for each bot: those of the session that was opened last."""
 
@@ -61,6 +48,21 @@ class Menu:
             await bot.call("setMyCommands", msgspec.Raw, {"commands": listed})
         except (BotError, NoToken) as error:
             self.bots.host.log.warning("the commands are not listed", account=id, error=str(error))
+
+
+@dataclass
+class Start:
+    """Greets, and has Telegram list the commands: no turn opens the session before."""
+
+    menu: Menu
+    spec: CommandSpec = START
+
+    async def run(self, verb: str, arguments: str, message: Incoming, session: Session) -> CommandResult:
+        """See `Command`."""
+        bots = self.menu.bots
+        bots.host.spawn(f"{TYPE}.commands", self.menu.offer(session))
+        account = await bots.account(account_of(message.route))
+        return CommandResult(text=say(account.language if account else "en", "start"))
 
 
 def account_of(name: str) -> str:
