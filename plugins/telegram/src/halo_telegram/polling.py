@@ -30,7 +30,7 @@ class Polling:
     seconds: int
     _offset: int = 0
     _failures: int = 0
-    _is_clear: bool = False
+    _is_sure: bool = False
 
     async def run(self) -> NoReturn:
         """Poll until cancelled. No offset is kept: what was not confirmed comes again, and its key keeps it single."""
@@ -39,16 +39,18 @@ class Polling:
                 await self._once()
                 self._failures = 0
             except (BotError, HaloError) as error:
-                self._failures, self._is_clear = self._failures + 1, False
+                self._failures, self._is_sure = self._failures + 1, False
                 self.door.failed(in_words(error))
                 self.host.log.warning("polling failed", account=self.intake.account.id, error=in_words(error))
                 await self.host.clock.sleep(self._wait(error))
 
     async def _once(self) -> None:
-        if not self._is_clear:  # a webhook of before would keep polls from being answered
-            self._is_clear = await self.bot.call("deleteWebhook", bool, {"drop_pending_updates": False})
-        asked = {"offset": self._offset, "timeout": self.seconds, "allowed_updates": KINDS}
-        raws = await self.bot.call("getUpdates", list[msgspec.Raw], asked, seconds=self.seconds + _MARGIN)
+        if not self._is_sure:  # a webhook of before would keep polls from being answered
+            await self.bot.call("deleteWebhook", bool, {"drop_pending_updates": False})
+        seconds = self.seconds if self._is_sure else 0  # it is told at once whether polls are answered
+        asked = {"offset": self._offset, "timeout": seconds, "allowed_updates": KINDS}
+        raws = await self.bot.call("getUpdates", list[msgspec.Raw], asked, seconds=seconds + _MARGIN)
+        self._is_sure = True
         self.door.heard()
         for raw in raws:
             self._offset = max(self._offset, await self.intake.take(raw) + 1)
