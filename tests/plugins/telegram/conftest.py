@@ -21,8 +21,8 @@ def halo_plugins() -> list[str]:
 
 
 @pytest.fixture
-async def platform_server() -> AsyncGenerator[TelegramServer]:
-    """A platform with one bot."""
+async def platform_server(halo: Workbench) -> AsyncGenerator[TelegramServer]:
+    """A platform with one bot; it ends before the workbench looks for what is left behind."""
     async with TelegramServer() as server:
         server.stage.bot()
         yield server

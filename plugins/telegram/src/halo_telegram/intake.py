@@ -43,14 +43,14 @@ class Intake:
     async def take(self, raw: bytes | msgspec.Raw) -> int:
         """Take an update in and return its number; it may be acknowledged then.
 
-        Raises `HaloError` when it was not written and has to come again, `msgspec.DecodeError` for what is no update.
+        Raises `HaloError` when it was not written and has to come again, `BadInput` for what has no number.
         """
         try:
             update = msgspec.json.decode(raw, type=Update)
-        except (msgspec.ValidationError, UnicodeDecodeError) as error:
-            number = msgspec.json.decode(raw, type=Numbered).update_id
-            self.host.log.warning("an update cannot be read", account=self.account.id, update=number, error=str(error))
-            return number
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            update = _numbered(raw)
+            about = {"account": self.account.id, "update": update.update_id}
+            self.host.log.warning("an update cannot be read", **about, error=str(error))
         try:
             await self._take(update)
         except BadInput as error:  # it would be refused again, and keep all others from being read
@@ -163,6 +163,14 @@ class Intake:
         )
         workspace = await self.host.workspaces.open(self.account.workspace)
         await self.host.outbox.owe(owed, workspace=workspace.id)
+
+
+def _numbered(raw: bytes | msgspec.Raw) -> Update:
+    """Return an update of which nothing but its number can be read."""
+    try:
+        return Update(msgspec.json.decode(raw, type=Numbered).update_id)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise BadInput("this is no update of the Bot API", field="update_id") from None
 
 
 def listed(account: Account, person: Person) -> str | None:
