@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from halo_kernel import Account, AccountField, BadInput, Door, Host
+from halo_kernel import Account, AccountField, BadInput, DeliveryFailed, Door, Host
 
 from .bot import Bot, BotError, Refused
 from .bots import TYPE, token_of
@@ -93,7 +93,7 @@ class Telegram:
             advice = "copy the whole token that BotFather gave, with the number before the colon"
             raise BadInput(f"Telegram does not know this token: {error}", field="token", advice=advice) from None
         except BotError as error:
-            raise BadInput(str(error), field="token", advice="try again when the network is there") from None
+            raise DeliveryFailed(str(error), advice="see whether this machine reaches Telegram") from None
         finally:
             await bot.close()
         config = {**account.config, "username": person.username}
