@@ -161,6 +161,20 @@ async def test_commands_are_offered_and_carried_out(stage: Stage, serve: Serve) 
     assert len(await answers(stage, 1, chat=group)) == 1
 
 
+async def test_a_plain_command_in_a_group_is_for_it_if_it_knows_it(stage: Stage, serve: Serve) -> None:
+    """A command without a name is carried out if it is one of the bot's, after a restart too; no other is."""
+    stage.privacy(False)
+    await serve()
+    ann = stage.user("Ann")
+    stage.say(ann, "/start")
+    await until(lambda: stage.commands(), what="the list of commands")
+    await serve()
+    group = stage.group("Lamps", [ann])
+    stage.say(ann, "/weather", chat=group)
+    stage.say(ann, "/start", chat=group)
+    assert (await answers(stage, 1, chat=group))[0].startswith("Hello!")
+
+
 async def test_who_is_not_allowed(stage: Stage, serve: Serve) -> None:
     """11: a stranger's text and commands are refused once, a photo is passed over, and the agent hears none of it."""
     ann, bob = stage.user("Ann", username="Ann_Lee"), stage.user("Bob")
@@ -216,6 +230,25 @@ async def test_a_question_is_answered_by_a_button(
     assert tool.seen == [seen]
     await until(lambda: not stage.shown(chat=group)[0]["buttons"], what="the end of the buttons")
     assert len(stage.popups()) == 2
+
+
+async def test_nobody_types_while_a_question_waits(
+    stage: Stage, serve: Serve, halo: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bot is seen typing while it works, and not while it waits for a person."""
+    monkeypatch.setattr("halo_telegram.presence._TYPING_SECONDS", 0.05)
+    halo.model.then(Calls([("note", {"text": "x"})]), Pieces(["There", "."], delay=0.3))
+    await serve(tools=[Careful()])
+    ann = stage.user("Ann")
+    stage.say(ann, "write it down")
+    await until(lambda: stage.shown(ann), what="the question")
+    await asyncio.sleep(QUIET)
+    before = len(stage.actions(ann))
+    await asyncio.sleep(QUIET)
+    assert len(stage.actions(ann)) == before
+    stage.say(ann, "1")
+    await until(lambda: "There." in stage.texts(ann), what="the answer")
+    assert len(stage.actions(ann)) > before
 
 
 async def test_a_group_that_becomes_a_supergroup_is_the_same_conversation(

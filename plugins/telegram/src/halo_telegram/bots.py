@@ -49,5 +49,5 @@ async def token_of(host: Host, account: Account) -> str:
         own = None
     token = own or host.settings.of(TelegramSettings).token
     if token is None:
-        raise NoToken(message=f"the account {account.id} has no token", advice="give it one that BotFather made")
+        raise NoToken(f"the account {account.id} has no token", advice="give it one that BotFather made")
     return token.reveal()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -10,6 +11,7 @@ from halo_kernel import Account, AccountField, BadInput, DeliveryFailed, Door, H
 
 from .bot import Bot, BotError, Refused
 from .bots import TYPE, token_of
+from .commands import Menu
 from .intake import Intake
 from .mentions import Me
 from .polling import SILENCE, Polling, in_words
@@ -37,6 +39,7 @@ _FIELDS = (
         optional=True,
     ),
 )
+_TOKEN = re.compile(r"\d{1,20}:[A-Za-z0-9_-]{1,100}")
 _RULES = ("mention", "all", "off")
 
 
@@ -47,16 +50,15 @@ class Telegram:
     silence: float | None = SILENCE
     fields: Sequence[AccountField] = _FIELDS
 
-    def __init__(self, host: Host, webhooks: Webhooks, commands: Callable[[str], Collection[str]]) -> None:
-        self._host, self._webhooks, self._commands = host, webhooks, commands
+    def __init__(self, host: Host, webhooks: Webhooks, menu: Menu) -> None:
+        self._host, self._webhooks, self._menu = host, webhooks, menu
 
     async def run(self, account: Account, door: Door) -> None:
         """Receive for one account until cancelled, over connections of its own."""
         settings, token = self._host.settings.of(TelegramSettings), await token_of(self._host, account)
         bot = Bot(settings.base_url, token)
         try:
-            me = await self._met(bot, door)
-            known = self._commands(account.id)
+            me, known = await self._met(account, bot, door)
             intake = Intake(host=self._host, account=account, door=door, bot=bot, me=me, commands=known)
             if account.config.get("webhook_url"):
                 await self._webhooks.run(account, door, bot, intake, token)
@@ -66,12 +68,12 @@ class Telegram:
         finally:
             await bot.close()
 
-    async def _met(self, bot: Bot, door: Door) -> Me:
-        """Return who the bot is, as soon as Telegram says it."""
+    async def _met(self, account: Account, bot: Bot, door: Door) -> tuple[Me, Collection[str]]:
+        """Return who the bot is, and its commands, as soon as Telegram says it."""
         wait = 1.0
         while True:
             try:
-                return Me.of(await bot.call("getMe", Person))
+                return Me.of(await bot.call("getMe", Person)), await self._menu.learn(account.id, bot)
             except BotError as error:
                 door.failed(in_words(error))
                 said = error.retry_after if isinstance(error, Refused) else 0
@@ -86,11 +88,13 @@ class Telegram:
         base = self._host.settings.of(TelegramSettings).base_url
         if url and not url.startswith("https://") and base.startswith("https://"):
             raise BadInput("webhook_url begins with https://, for Telegram pushes to nothing else", field="webhook_url")
-        bot = Bot(base, secrets.get("token", "").strip())
+        token, advice = secrets.get("token", "").strip(), "copy the whole token that BotFather gave"
+        if not _TOKEN.fullmatch(token):
+            raise BadInput("this is no token: one is such as 123456:ABC-DEF", field="token", advice=advice)
+        bot = Bot(base, token)
         try:
             person = await bot.call("getMe", Person)
         except Refused as error:
-            advice = "copy the whole token that BotFather gave, with the number before the colon"
             raise BadInput(f"Telegram does not know this token: {error}", field="token", advice=advice) from None
         except BotError as error:
             raise DeliveryFailed(str(error), advice="see whether this machine reaches Telegram") from None

@@ -10,7 +10,7 @@ import msgspec
 
 from halo_kernel import CommandResult, CommandSpec, Incoming, Session
 
-from .bot import BotError
+from .bot import Bot, BotError
 from .bots import TYPE, Bots, NoToken
 from .words import say
 
@@ -21,6 +21,11 @@ _SUMMARY = 256
 """Source: https://core.telegram.org/bots/api#botcommand"""
 
 
+class _Listed(msgspec.Struct):
+    command: str
+    description: str
+
+
 @dataclass
 class Menu:
     """The commands that Telegram's apps offer for each bot: those of the session that was opened last."""
@@ -28,9 +33,13 @@ class Menu:
     bots: Bots
     _offered: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
 
-    def of(self, account: str) -> Collection[str]:
-        """Return their names, as they are now and will be."""
-        return self._offered.setdefault(account, {})
+    async def learn(self, account: str, bot: Bot) -> Collection[str]:
+        """Return their names, as they are now and will be; a server that has just begun asks Telegram."""
+        offered = self._offered.setdefault(account, {})
+        if not offered:
+            found = await bot.call("getMyCommands", list[_Listed])
+            offered.update({each.command: each.description for each in found})
+        return offered
 
     async def offer(self, session: Session) -> None:
         """Tell Telegram the commands of a session, where they are others than before."""

@@ -36,7 +36,7 @@ class Desk:
             host=host,
             bots=bots,
             webhooks=webhooks,
-            channel=Telegram(host, webhooks, menu.of),
+            channel=Telegram(host, webhooks, menu),
             outgoing=Outgoing(bots),
             presence=Presence(bots),
             menu=menu,

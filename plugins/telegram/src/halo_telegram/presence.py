@@ -58,39 +58,43 @@ class Presence:
                 task.cancel()
             await asyncio.gather(*showing, return_exceptions=True)
 
-    async def _show_in(self, session: SessionInfo, turn: Turn, route: str) -> None:
+    async def _show_in(self, info: SessionInfo, turn: Turn, route: str) -> None:
         _, id, chat, thread, *_ = [*route.split(":"), ""]
         account = await self.bots.account(id)
         if account is None:
             return
         bot = await self.bots.of(account)
         where: Where = {"chat_id": int(chat), "message_thread_id": int(thread) if thread else None}
-        seconds, cursor = self.bots.host.settings.of(TelegramSettings).draft_seconds, self._cursors.get(session.id)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._type(bot, where))
-            if seconds and cursor and int(chat) > 0:  # groups have no drafts
-                group.create_task(self._draft(bot, where, session, turn, cursor, seconds))
-
-    async def _draft(self, bot: Bot, where: Where, info: SessionInfo, turn: Turn, cursor: str, seconds: float) -> None:
-        """Show what is written, at most every `seconds`, until Telegram refuses it."""
         owner = Principal(name=info.principal, kind=info.principal_kind)
         session = await self.bots.host.sessions.open(info.id, workspace=info.workspace, principal=owner)
-        draft, number = Draft(), int(turn.id[:7], 16) or 1
+        cursor = self._cursors.get(info.id)
         async with asyncio.TaskGroup() as group:
-            reading = group.create_task(draft.follow(session, turn.id, cursor))
+            group.create_task(self._type(bot, where, session))
+            if cursor and int(chat) > 0:  # groups have no drafts
+                group.create_task(self._draft(bot, where, session, turn.id, cursor))
+
+    async def _type(self, bot: Bot, where: Where, session: Session) -> None:
+        """Say that somebody types, but while a question waits; until Telegram refuses it."""
+        while (state := session.info.state) != "closed":
+            if state == "running" and not await _is_taken(bot, "sendChatAction", where, action="typing"):
+                return
+            await self.bots.host.clock.sleep(_TYPING_SECONDS)
+
+    async def _draft(self, bot: Bot, where: Where, session: Session, turn: str, cursor: str) -> None:
+        """Show what a turn writes, every few moments, until Telegram refuses it."""
+        seconds = self.bots.host.settings.of(TelegramSettings).draft_seconds
+        if not seconds:
+            return
+        draft, number = Draft(), int(turn[:7], 16) or 1
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(draft.follow(session, turn, cursor))
             while await draft.grows():
                 html = draft.html()
-                if html and not await _is_taken(
-                    bot, "sendMessageDraft", where, draft_id=number, text=html, parse_mode="HTML"
-                ):
+                shown = {"draft_id": number, "text": html, "parse_mode": "HTML"}
+                if html and not await _is_taken(bot, "sendMessageDraft", where, **shown):
                     break
                 await self.bots.host.clock.sleep(seconds)
             reading.cancel()
-
-    async def _type(self, bot: Bot, where: Where) -> None:
-        """Say that somebody types, until Telegram refuses it."""
-        while await _is_taken(bot, "sendChatAction", where, action="typing"):
-            await self.bots.host.clock.sleep(_TYPING_SECONDS)
 
 
 @dataclass
