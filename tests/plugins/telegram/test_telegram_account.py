@@ -12,6 +12,8 @@ from halo_kernel import Account, BadInput, DeliveryFailed, GuidedChannel
 from halo_kernel.testing import Workbench, until
 from halo_telegram.channel import Telegram
 
+from .conftest import repeat
+
 
 @pytest.fixture
 async def channel(halo: Workbench, telegram_env: Mapping[str, str]) -> GuidedChannel:
@@ -34,7 +36,7 @@ async def test_a_probe_says_who_the_bot_is(channel: GuidedChannel, halo: Workben
     assert [each.name for each in channel.fields] == ["token", "groups", "webhook_url"]
 
 
-@pytest.mark.parametrize("token", ["", "123", "7000000001:wrong", "../getMe", "7000000001:AAE\n-halo_bot", "ü"])
+@pytest.mark.parametrize("token", ["", "987", "7000000001:wrong", "../getMe", "7000000001:AAE\n-halo_bot", "ü"])
 async def test_a_token_that_is_none_is_refused(channel: GuidedChannel, halo: Workbench, token: str) -> None:
     """The error names the field, and what to do; it does not have the token."""
     with pytest.raises(BadInput) as refused:
@@ -103,8 +105,6 @@ async def test_a_token_of_its_own_goes_before_that_of_the_settings(
     halo: Workbench, telegram_env: Mapping[str, str], stage: Stage
 ) -> None:
     """Two accounts with two tokens are two bots, which answer each in its own chats."""
-    from .conftest import repeat
-
     other = stage.bot("other_bot")
     halo.folder.mkdir(exist_ok=True)
     halo.model.responder = repeat

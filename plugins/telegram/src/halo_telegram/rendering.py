@@ -6,6 +6,7 @@ Source: https://core.telegram.org/bots/api#html-style
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from html import escape
 from urllib.parse import urlsplit
 
@@ -58,6 +59,7 @@ def to_html(document: Document) -> str:
     return fold(document, HTML)
 
 
+@lru_cache(maxsize=8)  # each part of an answer asks for all of them
 def pieces(text: str) -> Sequence[Chunk]:
     """Return the pieces of a text that one message takes each, none of them blank.
 
