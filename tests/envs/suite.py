@@ -1,7 +1,8 @@
 """Run one folder of tests for a tox environment: `suite.py FOLDER|plugin-NAME [pytest arguments]`.
 
-A folder without tests says so and passes. Two processes share the tests. The kernel's write to memory where there is
-room, for what they show does not depend on the disk. Results go to `HALO_RESULTS/<environment>.xml`, which
+A folder without tests says so and passes. Two processes share the tests, three those of the kernel and of the docs,
+which wait more than they work. The kernel's write to memory where there is room, for what they show does not depend on
+the disk. Results go to `HALO_RESULTS/<environment>.xml`, which
 `summary.py` adds up.
 """
 
@@ -18,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = ("--numprocesses", "2")
+WAITING = (Path("tests/kernel"), Path("tests/docs"))
 MEMORY = Path("/dev/shm")
 ROOM = 4 * 1024**3  # bytes
 
@@ -30,7 +31,8 @@ def main(target: str, *arguments: str) -> int:
         return 0
     name = os.environ.get("TOX_ENV_NAME", folder.name)
     results = Path(os.environ.get("HALO_RESULTS", ROOT / ".tox" / "results")) / f"{name}.xml"
-    command = [sys.executable, "-m", "pytest", str(folder), f"--junitxml={results}", *SHARED, *arguments]
+    shared = ("--numprocesses", "3" if folder in WAITING else "2")
+    command = [sys.executable, "-m", "pytest", str(folder), f"--junitxml={results}", *shared, *arguments]
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in its background
         signal.signal(signal.SIGINT, signal.default_int_handler)  # tests press Ctrl-C
     with scratch(in_memory=folder == Path("tests/kernel")) as variables:

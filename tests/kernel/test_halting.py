@@ -78,6 +78,39 @@ async def test_what_a_stop_from_elsewhere_keeps_is_remembered(tmp_path: Path) ->
         assert "kept" in str(model.requests[-1].messages)
 
 
+async def test_a_stop_from_elsewhere_ends_no_later_turn(tmp_path: Path) -> None:
+    """What was read before the halted turn ended does not reach the turn that began since."""
+    (tmp_path / "w").mkdir()
+    model = ScriptedModel([Hang("half"), Hang("other half")])
+    async with running_kernel(tmp_path / "a", model=model) as first, running_kernel(tmp_path / "b") as second:
+        mine, other = await the_session(first, tmp_path / "w"), await the_session(second, tmp_path / "w")
+        database: Any = first.workspaces.seats[mine.info.workspace].database
+        read, stale, late_looks = database.read, list[Any](), list[int]()
+
+        async def late(fn: Any) -> Any:
+            found = await read(fn)
+            if getattr(fn, "__name__", "") != "_sessions_with_waiting_rows":
+                return found
+            if len(model.requests) == 1:
+                stale.extend(each for each in found if each[2])
+            late_looks.extend([1] if len(model.requests) == 2 else [])
+            return stale if len(model.requests) == 2 else found
+
+        database.read = late
+        handle = mine.prompt(Incoming(text="go"))
+        await until(lambda: model.active)
+        await other.stop()
+        assert (await asyncio.wait_for(handle.result, 10)).outcome == "cancelled"
+        assert stale
+        later = mine.prompt(Incoming(text="and now?"))
+        await until(lambda: len(model.requests) == 2 and model.active)
+        database.notify("inbox")
+        await until(lambda: late_looks)
+        await asyncio.sleep(0.3)
+        assert not later.result.done()
+        mine.interrupt()
+
+
 class Asking:
     spec = ToolSpec(name="ask", description="Ask.", parameters={"type": "object"}, effect="write")
 

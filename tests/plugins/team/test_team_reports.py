@@ -142,12 +142,15 @@ async def test_a_report_is_the_last_word(desk: Desk) -> None:
     ]
     await child.prompt(Incoming(text="work")).result
     await rest(desk.session)
-    desk.orders.plans[child.info.id] = [Fail("refused", "it broke " + "y" * 9000)]
+    desk.orders.plans[child.info.id] = [
+        Calls([("continue_task", {})], text="y" * 9000),
+        Fail("refused", "it broke"),
+    ]
     await child.prompt(Incoming(text="work")).result
     await rest(desk.session)
     good, bad = reports(await inputs(desk.session), child)
     assert good.startswith("x" * 8192) and "let me see" not in good and "9000 chars total" in good
-    assert bad.startswith("[SUB-AGENT ABORTED: ") and "showing first 8192" in bad
+    assert bad.startswith("[SUB-AGENT ABORTED: it broke]") and "showing first 8192" in bad
 
 
 async def test_one_work_one_report(desk: Desk) -> None:

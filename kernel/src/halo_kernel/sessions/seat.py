@@ -149,10 +149,10 @@ class Seat(Place):
             found = await self.database.read(_sessions_with_waiting_rows)
         except StorageUnavailable as error:
             logger("sessions").warning("could not look for messages of other processes", error=error.message)
-            found = [(name, 0) for name in self.sessions]
-        for name, hard in found:
+            found = [(name, 0, "") for name in self.sessions]
+        for name, hard, halted in found:
             if (session := self.sessions.get(name)) is not None:
-                session.stir(hard)
+                session.stir(hard, halted)
 
 
 def _wrong(spec: object, others: Collection[str]) -> str:
@@ -169,14 +169,14 @@ def _waiting_in(tx: Tx, root: str) -> list[str]:
     return [str(name) for (name,) in tx.execute(f"SELECT id FROM sessions WHERE root = ? AND {waits}", (root,))]
 
 
-def _sessions_with_waiting_rows(tx: Tx) -> list[tuple[str, int]]:
+def _sessions_with_waiting_rows(tx: Tx) -> list[tuple[str, int, str]]:
     """Return the sessions where something waits, each with the last row that wants to interrupt at once, or 0.
 
-    Those whose turn is to end come with -1.
+    Those whose turn is to end come with its id, else ''.
     """
     found = tx.execute(
-        "SELECT session, max(CASE WHEN mode = 'interrupt_hard' THEN id ELSE 0 END) FROM inbox"
+        "SELECT session, max(CASE WHEN mode = 'interrupt_hard' THEN id ELSE 0 END), '' FROM inbox"
         " WHERE state = 'waiting' GROUP BY session UNION ALL"
-        " SELECT session, CASE waiting WHEN 2 THEN -1 ELSE 0 END FROM runs WHERE waiting > 0"
+        " SELECT session, 0, CASE waiting WHEN 2 THEN turn ELSE '' END FROM runs WHERE waiting > 0"
     )
-    return [(str(session), int(hard)) for session, hard in found]
+    return [(str(session), int(hard), str(halted)) for session, hard, halted in found]

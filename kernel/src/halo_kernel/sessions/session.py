@@ -176,13 +176,13 @@ class LiveSession:
 
     # Running
 
-    def stir(self, hard: int = 0) -> None:
+    def stir(self, hard: int = 0, halted: str = "") -> None:
         """Something may wait; inbox row `hard`, if it is new and not the active turn's own, aborts that turn.
 
-        -1: another process halted the session.
+        The turn `halted`, if it is still the active one, ends as cancelled: another process wants it so.
         """
         self._stirred.set()
-        if hard < 0 and self._turn is not None:
+        if self._turn is not None and self._turn.id == halted:
             self._turn.token.request("cancelled")
         if hard > self._hard:
             self._hard = hard

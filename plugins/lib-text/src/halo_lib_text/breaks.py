@@ -12,6 +12,7 @@ from .model import Block, Break, Cell, Document, Fence, Heading, List, Node, Quo
 BLOCK, LINE, SENTENCE = 0, 1, 2
 _WORD, _ELEMENT, _LETTER = 3, 4, 5  # these three again for each span that lies around a place
 _DEPTH = 3
+INSIDE = _WORD + _DEPTH  # from here on up places lie in a span, link or code of a line
 
 
 class Breaks:
@@ -29,7 +30,7 @@ class Breaks:
     def outside(self, start: int) -> int:
         """Return the first place behind `start` that lies in no span, link or code of a line."""
         index = bisect_left(self.offsets, start + 1)
-        while self.ranks[index] >= _WORD + _DEPTH:
+        while self.ranks[index] >= INSIDE:
             index += 1
         return self.offsets[index]
 
@@ -39,7 +40,8 @@ class Breaks:
 
     def _blocks(self, blocks: Sequence[Block], rank: int) -> None:
         for before, after in pairwise(blocks):
-            self._add(after.start, LINE if isinstance(before, Heading) else rank)
+            for offset in (before.end, after.start):
+                self._add(offset, LINE if isinstance(before, Heading) else rank)
         for block in blocks:
             self._block(block)
 
@@ -75,6 +77,8 @@ class Breaks:
                 self._add(line, LINE if not depth else _WORD + _DEPTH * depth)
             else:
                 self._add(after.start, (_WORD if self._parts_words(after.start) else _ELEMENT) + _DEPTH * depth)
+        if inlines and not depth:
+            self._add(inlines[-1].end, _ELEMENT)
         for inline in inlines:
             if isinstance(inline, Text):
                 self._text(inline, depth)

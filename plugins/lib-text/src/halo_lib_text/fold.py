@@ -45,6 +45,10 @@ def _address(text: str) -> str:
     return re.sub(r"^(mailto:|https?://)|/$", "", text)
 
 
+def _strike(text: str) -> str:
+    return f"~{text}~"  # without it the text would say the opposite
+
+
 def _heading(text: str, level: int) -> str:
     return text
 
@@ -69,7 +73,7 @@ class Style:
     code: Callable[[str], str] = same
     emphasis: Callable[[str], str] = same
     strong: Callable[[str], str] = same
-    strike: Callable[[str], str] = same
+    strike: Callable[[str], str] = _strike
     link: Callable[[str, str], str] = _link
     image: Callable[[str, str], str] = _link
     heading: Callable[[str, int], str] = _heading

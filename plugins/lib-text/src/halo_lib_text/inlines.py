@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from .model import Break, Code, Emphasis, Image, Inline, Link, Strike, Strong, Text
@@ -13,6 +13,7 @@ from .source import Lines, Place
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
+SPAN = "span"  # in a token's `meta`: where its markup begins and ends in the block's content; plain text has none
 _DEEPEST = 8  # spans in each other; more is mischief, and whoever walks the model does so by recursion
 _LINE_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 
@@ -66,6 +67,8 @@ class Inlines:
         children = _joined(frame.children)
         match token.type:
             case "link_close":
+                if frame.opening.info == "auto":  # half an address is none
+                    children = tuple(replace(each, verbatim=False) for each in children if isinstance(each, Text))
                 node: Inline = Link(begin, close, children, str(frame.opening.attrs["href"]))
             case "strong_close":
                 node = Strong(begin, close, children)
@@ -111,7 +114,7 @@ class Inlines:
 
     def _span(self, token: Token, length: int = 0) -> tuple[int, int]:
         """Return where a token's markup lies in the content; of a `**` the parser placed the inner half."""
-        span: tuple[int, int] | None = token.meta.get("span")
+        span: tuple[int, int] | None = token.meta.get(SPAN)
         if span is None:
             return self._read, self._read + length
         start, end = span

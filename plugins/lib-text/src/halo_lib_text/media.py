@@ -10,6 +10,9 @@ from .parse import parse
 
 _MARKER = re.compile(r"^[^\S\n]*MEDIA:[^\S\n]*(\S(?:[^\n]*\S)?)[^\S\n]*(?:\n|\Z)", re.MULTILINE)
 
+_END = "\r\n"
+_ENDS = re.compile(r"\r*\n")
+
 
 def take_media(text: str) -> tuple[str, tuple[str, ...]]:
     """Return a text without its lines `MEDIA:<path>`, and their paths in order.
@@ -49,10 +52,10 @@ def _fences(node: Node) -> Iterator[Fence]:
 
 def _joined(parts: list[str]) -> str:
     """Join what lies around markers by as many ends of lines as there were, two at most."""
-    joined = ""
+    joined = [""]
     for part in parts:
-        body = part.lstrip("\n")
-        kept = joined.rstrip("\n")
-        ends = len(joined) - len(kept) + len(part) - len(body)
-        joined = kept + "\n" * min(ends, 2) + body
-    return joined.strip("\n")
+        head, body = joined[-1].rstrip(_END), part.lstrip(_END)
+        ends = joined[-1][len(head) :] + part[: len(part) - len(body)]
+        joined[-1] = head
+        joined.append("".join(_ENDS.findall(ends)[:2]) + body)
+    return "".join(joined).strip(_END)

@@ -43,7 +43,10 @@ def parse(source: str) -> Document:
     from .tokens import tokenize  # markdown-it is loaded with the first text
 
     lines = Lines(source)
-    return Document(0, len(source), _Reader(lines, tokenize(lines.text)).blocks())
+    try:
+        return Document(0, len(source), _Reader(lines, tokenize(lines.text)).blocks())
+    except Exception:  # whatever the parser stumbles over, the text has to reach its reader
+        return plain_document(source, 0, len(source))
 
 
 def plain_document(source: str, start: int, end: int) -> Document:

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .breaks import SENTENCE, Breaks
+from .breaks import INSIDE, SENTENCE, Breaks
 from .cut import within
 from .letters import boundaries, is_boundary, splits_pair
 from .model import Document
@@ -66,13 +66,12 @@ class _Splitter:
         start = 0
         while start < len(self._source):
             end = self._end(start)
-            if end is not None:
+            if end is None:
+                end = self._breaks.outside(start)
+                yield from self._plain(start, end)
+            else:
                 yield self._chunk(start, end, plain=False)
-                start = end
-                continue
-            for chunk in self._plain(start, self._breaks.outside(start)):
-                yield chunk
-                start = chunk.end
+            start = end
 
     def _chunk(self, start: int, end: int, *, plain: bool) -> Chunk:
         document = self._part(start, end, plain)
@@ -116,6 +115,8 @@ class _Splitter:
             furthest.setdefault(ranks[index], offsets[index])
         end = start
         for rank in sorted(furthest):
+            if rank >= INSIDE and end > start:
+                yield end
             end = max(end, furthest[rank])
             if rank > SENTENCE or end - start >= _FILLED * (offsets[last] - start):
                 yield end

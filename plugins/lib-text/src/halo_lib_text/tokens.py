@@ -15,16 +15,17 @@ from markdown_it.rules_inline.state_inline import Scanned
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
+from .inlines import SPAN
 from .letters import CJK
 
 NESTING = 24
 _DEEPEST = NESTING - 4  # a list takes two levels, and what is at NESTING would be dropped
-_SPAN = "span"
 _DELIMITERS = ("emphasis", "strikethrough")
 _WRAPPED = ("newline", "escape", "backticks", "link", "image", "autolink", "html_inline", "entity", *_DELIMITERS)
 
 _SCHEME = re.compile(r"(?<![A-Za-z0-9+.-])https?\Z", re.IGNORECASE)
 _ADDRESS = re.compile(r"://[A-Za-z0-9][!#-;=?-Z_a-z~]*")
+_PRODUCT = re.compile(r"[0-9][0-9A-Za-z]|[A-Za-z][0-9]")
 _TRAILING = "?!.,:;*_~'&"
 
 _LINK: tuple[tuple[str, Literal[-1, 0, 1]], ...] = (("link_open", 1), ("text", 0), ("link_close", -1))
@@ -35,18 +36,21 @@ BlockRule = Callable[[StateBlock, int, int, bool], bool]
 
 class _State(StateInline):
     def scanDelims(self, start: int, canSplitWord: bool) -> Scanned:  # noqa: N802, N803 - the library's names
-        """Let Chinese, Japanese and Korean letters stand where CommonMark asks for a space: they have none."""
+        """Say whether a `*` opens or closes, in two cases otherwise than CommonMark.
+
+        Chinese, Japanese and Korean letters stand where it asks for a space, for they have none. `2*3*n` is a product.
+        """
         scanned = super().scanDelims(start, canSplitWord)
-        if not canSplitWord or (scanned.can_open and scanned.can_close):
-            return scanned
         end = start + scanned.length
         before = self.src[start - 1] if start else " "
         after = self.src[end] if end < self.posMax else " "
-        return Scanned(
-            scanned.can_open or (CJK.match(before) is not None and not after.isspace()),
-            scanned.can_close or (CJK.match(after) is not None and not before.isspace()),
-            scanned.length,
-        )
+        if scanned.length == 1 and _PRODUCT.fullmatch(before + after):
+            return Scanned(False, False, 1)
+        if not canSplitWord:
+            return scanned
+        opens = scanned.can_open or (CJK.match(before) is not None and not after.isspace())
+        closes = scanned.can_close or (CJK.match(after) is not None and not before.isspace())
+        return Scanned(opens, closes, scanned.length)
 
 
 class _Inline(ParserInline):
@@ -58,10 +62,11 @@ class _Inline(ParserInline):
         return state.tokens
 
 
-def span_of(token: Token) -> tuple[int, int] | None:
-    """Return where in its block's content a token's markup begins and ends; None for plain text."""
-    span: tuple[int, int] | None = token.meta.get(_SPAN)
-    return span
+class _Markdown(MarkdownIt):
+    def normalizeLink(self, url: str) -> str:  # noqa: N802 - the library's name
+        """Encode an address, in which half a surrogate pair has no bytes."""
+        whole = url.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return super().normalizeLink(whole)
 
 
 def tokenize(text: str) -> list[Token]:
@@ -71,7 +76,7 @@ def tokenize(text: str) -> list[Token]:
 
 @cache
 def _markdown() -> MarkdownIt:
-    markdown = MarkdownIt("commonmark", {"maxNesting": NESTING})
+    markdown = _Markdown()
     markdown.inline = _Inline()
     markdown.configure("commonmark", {"maxNesting": NESTING})
     markdown.enable(["table", "strikethrough"])
@@ -109,8 +114,8 @@ def _placed(rule: InlineRule, delimiters: bool) -> InlineRule:
 
 def _mark_whole(tokens: list[Token], known: int, start: int, end: int) -> None:
     for token in tokens[known:]:
-        if token.type != "text" and _SPAN not in token.meta:
-            token.meta[_SPAN] = start, end
+        if token.type != "text" and SPAN not in token.meta:
+            token.meta[SPAN] = start, end
 
 
 def _mark_run(tokens: list[Token], known: int, start: int, end: int) -> None:
@@ -118,7 +123,7 @@ def _mark_run(tokens: list[Token], known: int, start: int, end: int) -> None:
     for token in reversed(tokens[known:]):
         if end <= start:
             return
-        token.meta[_SPAN] = end - len(token.content), end
+        token.meta[SPAN] = end - len(token.content), end
         end -= len(token.content)
 
 
@@ -135,8 +140,9 @@ def _bare_address(state: StateInline, silent: bool) -> bool:
     state.pending = state.pending[: -len(scheme.group())]
     for kind, nesting in _LINK:
         token = state.push(kind, "", nesting)
-        token.meta[_SPAN] = start, start + len(word)
+        token.meta[SPAN] = start, start + len(word)
         token.attrs = {"href": word} if nesting == 1 else {}
+        token.info = "auto"  # as of addresses in angle brackets
         token.content = "" if nesting else word
     state.pos = start + len(word)
     return True
