@@ -11,6 +11,7 @@ from .bots import Bot
 from .chats import Chat
 from .posts import Body, Post
 from .refusals import Refused, bad_request, too_many_requests
+from .texts import Formatted, read_caption, read_text
 from .world import World
 
 MAX_ID = 2**31 - 1
@@ -66,6 +67,14 @@ class Call:
                 return None, ""
             raise bad_request("message to be replied not found")
         return post, _quote(said, post)
+
+    def text(self) -> Formatted:
+        """Return the text of a message."""
+        return read_text(self.arguments, limit=self.world.rules.text, users=self.world.users)
+
+    def caption(self) -> Formatted:
+        """Return the text that goes with a file."""
+        return read_caption(self.arguments, limit=self.world.rules.caption, users=self.world.users)
 
     def spend(self, chat: Chat) -> None:
         """Count a message or an edit against the bot's limits, if they are on."""

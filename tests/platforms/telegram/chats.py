@@ -72,8 +72,6 @@ class Chat:
     """What a bot streams, by thread and draft id."""
     actions: list[tuple[int, str]] = field(default_factory=list)
     """What the bot was seen doing, by thread."""
-    last_bot: int = 0
-    first_id: int = 1
 
     @property
     def record(self) -> dict[str, Any]:
@@ -90,7 +88,7 @@ class Chat:
 
     def next_id(self) -> int:
         """Return the number of the next message."""
-        return max(self.posts, default=self.first_id - 1) + 1
+        return len(self.posts) + (GENERAL if self.is_forum else 0) + 1
 
     def admit(self, user: User, status: Status = "member") -> None:
         """Let somebody in, or put them out."""
@@ -148,7 +146,7 @@ def member_record(user: User, status: Status) -> dict[str, Any]:
 RIGHT_NAMES = (
     "can_manage_chat can_delete_messages can_manage_video_chats can_restrict_members can_promote_members "
     "can_change_info can_invite_users can_pin_messages can_manage_topics can_post_stories can_edit_stories "
-    "can_delete_stories"
+    "can_delete_stories can_send_welcome_messages"
 )
 RIGHTS = RIGHT_NAMES.split()
 

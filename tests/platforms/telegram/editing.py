@@ -8,7 +8,6 @@ from .calls import Answer, Call, Method
 from .keyboards import Markup, inline, read_markup
 from .posts import Body, Post
 from .refusals import bad_request
-from .texts import read_caption, read_text
 from .units import length
 
 NOT_MODIFIED = (
@@ -41,7 +40,7 @@ def _change(call: Call, post: Post, body: Body, markup: Markup | None) -> Answer
 
 def edit_message_text(call: Call) -> Answer:
     """Say something else instead; buttons that are not given again go away."""
-    text = read_text(call.arguments, limit=call.world.rules.text)
+    text = call.text()
     markup = inline(read_markup(call.arguments))
     post = _own(call)
     if post.body.media:
@@ -51,7 +50,7 @@ def edit_message_text(call: Call) -> Answer:
 
 def edit_message_caption(call: Call) -> Answer:
     """Change the text that goes with a file."""
-    caption = read_caption(call.arguments, limit=call.world.rules.caption)
+    caption = call.caption()
     markup = inline(read_markup(call.arguments))
     post = _own(call)
     if not post.body.media:
@@ -83,6 +82,8 @@ def delete_messages(call: Call) -> Answer:
         raise bad_request("message identifiers are not specified")
     if len(listed) > MANY:
         raise bad_request("too many message identifiers specified")
+    if not all(isinstance(number, int) for number in listed):
+        raise bad_request("message identifier must be a Number")
     chat = call.chat()
     for post in [chat.posts[number] for number in listed if number in chat.posts and not chat.posts[number].deleted]:
         _delete(call, post)

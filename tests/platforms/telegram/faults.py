@@ -30,6 +30,7 @@ OTHER_POLL = "terminated by other getUpdates request; make sure that only one bo
 class Fault:
     """One fault: it meets calls of `method` ('*': any) of `bot` (0: any), `times` of them after the first `skip`.
 
+    The method `file` is a download, `push` an update to a webhook (lost_request, lost_answer or delay).
     `times` None is always; `until` is a time of the platform's clock after which it is over.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from .refusals import Refused, bad_request, cant_parse
+from .refusals import Refused, cant_parse
 from .units import Entity, bytes_before, length
 
 TAGS = {
@@ -22,6 +22,7 @@ TAGS = {
     "span": "spoiler",
     "a": "text_link",
     "tg-emoji": "custom_emoji",
+    "tg-time": "date_time",
     "pre": "pre",
     "code": "code",
     "blockquote": "blockquote",
@@ -32,13 +33,16 @@ PLAIN = re.compile(r"[^<&]+")
 NAME = re.compile(r"[^\s>]*")
 SPACE = re.compile(r"\s*")
 ATTRIBUTE = re.compile(r"[^\s=>/\"']*")
+USER = re.compile(r"tg:(?://)?user\?id=([0-9]{1,15})")
+UNIX = re.compile(r"[0-9]{1,10}")
+EMOJI_ID = re.compile(r"[0-9]{1,19}")
 TOKEN = re.compile(r"[A-Za-z0-9.-]*")
 
 
 @dataclass(frozen=True)
 class _Open:
     tag: str
-    argument: str
+    attributes: dict[str, str]
     offset: int
     begins: int
     """Where its text begins in the list of pieces."""
@@ -89,7 +93,12 @@ def parse_html(source: str) -> tuple[str, list[Entity]]:
             "units"
         )
     order = sorted(reading.entities, key=lambda entity: (entity["offset"], -entity["length"]))
-    return text, [{name: value for name, value in entity.items() if value != ""} for entity in order]
+    return text, [_shown(entity) for entity in order]
+
+
+def _shown(entity: Entity) -> Entity:
+    hidden = ("language",) if entity["type"] == "code" else ()
+    return {name: value for name, value in entity.items() if value != "" and name not in hidden}
 
 
 def _reference(reading: _Reading) -> str:
@@ -102,9 +111,10 @@ def _reference(reading: _Reading) -> str:
 def _decoded(match: re.Match[str]) -> str:
     if match["name"]:
         return NAMED.get(match["name"], "")
+    if len(match[0].removesuffix(";")) >= 10:
+        return ""
     code = int(match["hex"], 16) if match["hex"] else int(match["number"])
-    too_long = len(match[0].removesuffix(";")) >= 10
-    return "" if code == 0 or code >= 0x10FFFF or too_long else chr(code)
+    return "" if code == 0 or code >= 0x10FFFF else chr(code)
 
 
 def _start_tag(reading: _Reading) -> None:
@@ -115,13 +125,13 @@ def _start_tag(reading: _Reading) -> None:
         raise reading.refuse("Unclosed start tag", begins)
     if tag not in TAGS:
         raise reading.refuse(f'Unsupported start tag "{tag}"', begins)
-    argument = ""
+    attributes: dict[str, str] = {}
     while (found := _attribute(reading, tag, begins)) is not None:
-        argument = _argument(tag, *found) or argument
+        attributes |= dict([found])
     reading.place += 1
-    if tag == "span" and argument != "spoiler":
+    if tag == "span" and attributes.get("class") != "tg-spoiler":
         raise reading.refuse('Tag "span" must have class "tg-spoiler"', begins)
-    reading.opened.append(_Open(tag, argument, reading.offset, len(reading.pieces)))
+    reading.opened.append(_Open(tag, attributes, reading.offset, len(reading.pieces)))
 
 
 def _attribute(reading: _Reading, tag: str, begins: int) -> tuple[str, str] | None:
@@ -166,19 +176,6 @@ def _value(reading: _Reading, begins: int) -> str:
     return value
 
 
-def _argument(tag: str, name: str, value: str) -> str:
-    match tag, name:
-        case ("a", "href") | ("tg-emoji", "emoji-id"):
-            return value
-        case ("code", "class") if value.startswith("language-"):
-            return value.removeprefix("language-")
-        case ("span", "class") if value.startswith("tg-"):
-            return value.removeprefix("tg-")
-        case ("blockquote", "expandable"):
-            return "1"
-    return ""
-
-
 def _end_tag(reading: _Reading) -> None:
     begins = reading.place
     if not reading.opened:
@@ -198,37 +195,51 @@ def _end_tag(reading: _Reading) -> None:
 
 
 def _entity(reading: _Reading, opened: _Open) -> None:
-    kind, argument = TAGS[opened.tag], opened.argument
+    kind, said = TAGS[opened.tag], opened.attributes
     entity: Entity = {"type": kind, "offset": opened.offset, "length": reading.offset - opened.offset}
     last = reading.entities[-1] if reading.entities else {}
     same = last.get("offset") == entity["offset"] and last.get("length") == entity["length"]
     if kind == "pre" and same and last["type"] == "code":
-        reading.entities.pop()
-        entity["language"] = last.get("language", "")
-    elif kind == "code" and same and last["type"] == "pre":
-        reading.entities.pop()
-        entity |= {"type": "pre", "language": argument}
+        entity["language"] = reading.entities.pop()["language"]
     elif kind == "code":
-        entity["language"] = argument  # for a <pre> around it; on its own it means nothing
+        entity["language"] = _language(said)  # for a <pre> around it; on its own it means nothing
+        if same and last["type"] == "pre":
+            entity["type"] = reading.entities.pop()["type"]
     elif kind == "text_link":
-        return _link(reading, entity, argument or "".join(reading.pieces[opened.begins :]))
+        more = linked(said.get("href", "") or "".join(reading.pieces[opened.begins :]))
+        entity = {} if more is None else entity | more
     elif kind == "custom_emoji":
-        if not argument.isdigit() or int(argument) == 0:
-            raise bad_request("invalid custom emoji identifier specified")
-        entity["custom_emoji_id"] = argument
-    elif kind == "blockquote" and argument:
+        if not EMOJI_ID.fullmatch(said.get("emoji-id", "")):
+            raise cant_parse("Invalid custom emoji identifier specified")
+        entity["custom_emoji_id"] = said["emoji-id"]
+    elif kind == "date_time":
+        unix = said.get("unix", "")
+        entity = (
+            entity | {"unix_time": int(unix), "date_time_format": said.get("format", "")}
+            if UNIX.fullmatch(unix)
+            else {}
+        )
+    elif kind == "blockquote" and "expandable" in said:
         entity["type"] = "expandable_blockquote"
-    reading.entities.append(entity)
-    return None
+    if entity:
+        reading.entities.append(entity)
 
 
-def _link(reading: _Reading, entity: Entity, url: str) -> None:
-    if checked := link(url):
-        reading.entities.append(entity | {"url": checked})
+def _language(attributes: dict[str, str]) -> str:
+    named = attributes.get("class", "")
+    return named.removeprefix("language-") if named.startswith("language-") else ""
+
+
+def linked(url: str) -> Entity | None:
+    """Return what a link adds to its entity: an address, or the person it names; None drops the link without a word."""
+    if match := USER.fullmatch(url):
+        return {"type": "text_mention", "user": {"id": int(match[1])}}
+    checked = link(url)
+    return {"url": checked} if checked else None
 
 
 def link(url: str) -> str:
-    """Return a link's address as the platform keeps it, '' if it is none: such a link is dropped without a word."""
+    """Return a link's address as the platform keeps it, '' if it is none."""
     if not url.strip() or any(char.isspace() for char in url.strip()):
         return ""
     scheme, colon, rest = url.strip().partition("://")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from .html_markup import link
-from .refusals import Refused, bad_request, cant_parse
+from .html_markup import linked
+from .refusals import Refused, cant_parse
 from .units import Entity, bytes_before, length
 
 ESCAPED = re.compile(r"\\([\x01-\x7e])", re.DOTALL)
@@ -14,7 +14,8 @@ PLAIN = re.compile(r"[^\\_*\[\]()~`>#+\-=|{}.!\n]+")
 PLAIN_CODE = re.compile(r"[^\\`]+")
 LANGUAGE = re.compile(r"```(?:([^\s`]+)(?=\s))?(?:\r\n|\n\r|\n|\r)?")
 ADDRESS = re.compile(r"\(((?:\\[\x01-\x7e]|[^)])*)(\)?)", re.DOTALL)
-EMOJI = re.compile(r"tg://emoji\?id=([0-9]+)")
+EMOJI = re.compile(r"tg://emoji\?id=([0-9]{1,19})")
+TIME = re.compile(r"tg://time\?unix=([0-9]{1,10})(?:&format=(\w+))?")
 
 MARKS = {"*": "Bold", "_": "Italic", "__": "Underline", "~": "Strikethrough", "||": "Spoiler", "`": "Code"}
 MARKS |= {"```": "Pre", "[": "TextUrl", "![": "CustomEmoji"}
@@ -58,10 +59,10 @@ class _Reading:
         self.opened.append(_Open(kind, self.place, self.offset, len(self.pieces), language))
         self.place += mark
 
-    def close(self, kind: str, opened: _Open, **more: str) -> None:
+    def close(self, kind: str, opened: _Open, more: Entity | None = None) -> None:
         if self.offset > opened.offset:
             entity = {"type": kind, "offset": opened.offset, "length": self.offset - opened.offset}
-            self.entities.append(entity | {name: value for name, value in more.items() if value})
+            self.entities.append(entity | (more or {}))
 
     def unended(self) -> Refused:
         place = bytes_before(self.source, self.opened[-1].place)
@@ -162,17 +163,25 @@ def _end(reading: _Reading) -> None:
     reading.place += len(ENDS[opened.kind])
     if opened.kind == "TextUrl":
         address = _address(reading) if reading.starts("(") else "".join(reading.pieces[opened.begins :])
-        if url := link(address):
-            reading.close("text_link", opened, url=url)
+        if (more := linked(address)) is not None:
+            reading.close("text_link", opened, more)
     elif opened.kind == "CustomEmoji":
         if not reading.starts("("):
             raise cant_parse("The entity must contain a tg://emoji or tg://time URL")
-        match = EMOJI.fullmatch(_address(reading))
-        if match is None:
-            raise bad_request("can't parse entities: Invalid tg://emoji or tg://time URL specified")
-        reading.close("custom_emoji", opened, custom_emoji_id=match[1])
+        _special(reading, opened, _address(reading))
     else:
-        reading.close(KINDS.get(opened.kind, opened.kind.lower()), opened, language=opened.language)
+        language = {"language": opened.language} if opened.language else {}
+        reading.close(KINDS.get(opened.kind, opened.kind.lower()), opened, language)
+
+
+def _special(reading: _Reading, opened: _Open, address: str) -> None:
+    if match := EMOJI.fullmatch(address):
+        reading.close("custom_emoji", opened, {"custom_emoji_id": match[1]})
+    elif match := TIME.fullmatch(address):
+        shown = {"date_time_format": match[2]} if match[2] else {}
+        reading.close("date_time", opened, {"unix_time": int(match[1])} | shown)
+    else:
+        raise cant_parse("Invalid tg://emoji or tg://time URL specified")
 
 
 def _address(reading: _Reading) -> str:

@@ -111,6 +111,7 @@ class Post:
             "text": self.body.text.text,
             "entities": list(self.body.text.entities),
             "media": self.body.media,
+            "service": self.body.is_service,
             "file": _file(self.body),
             "thread": self.thread,
             "reply_to": self.reply_to,

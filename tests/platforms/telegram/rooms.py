@@ -82,6 +82,10 @@ def stand(world: World, chat: Chat, user: User, status: Status, *, by: User) -> 
     change |= {"old_chat_member": member_record(user, before), "new_chat_member": member_record(user, status)}
     for bot in {bot.id: bot for bot in [*listening, *world.listeners(chat)]}.values():
         bot.updates.add("my_chat_member" if user.id == bot.id else "chat_member", change)
+    if chat.is_group and (before in PRESENT) != (status in PRESENT):
+        came = Body(media="new_chat_members", attached=[user.record])
+        left = Body(media="left_chat_member", attached=user.record)
+        world.tell(world.post(chat, by, came if status in PRESENT else left))
     world.changed()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +13,10 @@ from .files import Stored, picture_size
 from .keyboards import inline, read_markup
 from .posts import Body
 from .refusals import TOO_LARGE, bad_request
-from .texts import Formatted, formatted, read_caption, read_formatted, read_text
-from .units import length
+from .texts import Formatted, formatted
 
+Keep = Callable[[], Any]
+"""Keeps a file and returns what a message has of it: only when nothing can be refused any more."""
 MEDIA = ("photo", "document", "voice", "video", "audio", "video_note")
 ALBUM_MAX = 10
 APART = ("document", "audio")
@@ -28,7 +30,7 @@ ACTIONS = ACTION_NAMES.split()
 
 def send_message(call: Call) -> Answer:
     """Say a text."""
-    text = read_text(call.arguments, limit=call.world.rules.text)
+    text = call.text()
     markup = read_markup(call.arguments)
     place = call.place()
     call.spend(place.chat)
@@ -39,7 +41,7 @@ def send_media(kind: str) -> Method:
     """Make the method that sends a file of one kind."""
 
     def send(call: Call) -> Answer:
-        caption = read_caption(call.arguments, limit=call.world.rules.caption)
+        caption = call.caption()
         markup = read_markup(call.arguments)
         attached = _file(call, kind, call.arguments.text(kind), upload=call.arguments.files.get(kind))
         place = call.place()
@@ -60,16 +62,16 @@ def send_media_group(call: Call) -> Answer:
         raise bad_request("there are no messages to send")
     if len(listed) > ALBUM_MAX:
         raise bad_request("too many messages to send as an album")
-    kinds = {item.get("type") if isinstance(item, dict) else None for item in listed}
+    parts = [_album_part(call, item) for item in listed]
+    kinds = {kind for _, kind, _ in parts}
     if len(kinds) > 1 and kinds & {*APART}:
         raise bad_request("can't use the media of the specified type in the album")
-    parts = [_album_part(call, item) for item in listed]
     place, album = call.place(), call.world.other_id()
     call.spend(place.chat)
     return [call.say(place, Body(text, kind, attached()), album=album).record for text, kind, attached in parts]
 
 
-def _album_part(call: Call, item: Any) -> tuple[Formatted, str, Any]:
+def _album_part(call: Call, item: Any) -> tuple[Formatted, str, Keep]:
     if not isinstance(item, dict):
         raise bad_request("can't parse InputMedia: expected an Object")
     kind, media = item.get("type"), item.get("media")
@@ -78,16 +80,16 @@ def _album_part(call: Call, item: Any) -> tuple[Formatted, str, Any]:
     if not isinstance(media, str) or not media:
         raise bad_request("can't parse InputMedia: media not found")
     values = {name: each if isinstance(each, str) else json.dumps(each) for name, each in item.items()}
-    caption = read_caption(Arguments(values), limit=call.world.rules.caption)
-    return caption, str(kind), _file(call, str(kind), media)
+    caption = call.with_arguments(Arguments(values)).caption()
+    return caption, str(kind), _file(call, str(kind), media, album=True)
 
 
-def _file(call: Call, kind: str, value: str, *, upload: Upload | None = None) -> Any:
+def _file(call: Call, kind: str, value: str, *, upload: Upload | None = None, album: bool = False) -> Keep:
     """Check a file that is uploaded, attached elsewhere in the call or known; return what keeps it."""
     if value.startswith("attach://"):
         upload = call.arguments.files.get(value.removeprefix("attach://"))
         if upload is None:
-            raise bad_request(f"can't parse InputMedia: {kind} not found")
+            raise bad_request(f"can't parse InputMedia: {kind} not found" if album else _missing(kind))
     if upload is None:
         return _known(call, kind, value)
     if len(upload.data) > call.world.rules.upload:
@@ -100,6 +102,10 @@ def _file(call: Call, kind: str, value: str, *, upload: Upload | None = None) ->
     return lambda: call.bot.files.keep(kind, upload, **({} if kind == "photo" else more))
 
 
+def _missing(kind: str) -> str:
+    return f"there is no {kind.replace('_', ' ')} in the request"
+
+
 def _check_photo(call: Call, upload: Upload) -> None:
     limit = call.world.rules.photo
     if len(upload.data) > limit:
@@ -108,9 +114,9 @@ def _check_photo(call: Call, upload: Upload) -> None:
     picture_size(upload.data)
 
 
-def _known(call: Call, kind: str, value: str) -> Any:
+def _known(call: Call, kind: str, value: str) -> Keep:
     if not value:
-        raise bad_request(f"there is no {kind.replace('_', ' ')} in the request")
+        raise bad_request(_missing(kind))
     if value.startswith(("http://", "https://")):
         raise bad_request("failed to get HTTP URL content")  # this platform reaches nothing but its bots
     stored = call.bot.files.found(value, wrong="wrong file identifier/HTTP URL specified")
@@ -133,9 +139,7 @@ def _named(kind: str) -> str:
 def send_message_draft(call: Call) -> Answer:
     """Show a text that is still being written."""
     place = replace(call.place(), reply_to=0)
-    text = read_formatted(call.arguments, "text", "entities") if call.arguments.text("text") else formatted("")
-    if length(text.text) > call.world.rules.text:
-        raise bad_request("message is too long")
+    text = call.text() if call.arguments.text("text") else formatted("")
     draft_id = call.arguments.integer("draft_id")
     if place.chat.is_group:
         raise bad_request("TEXTDRAFT_PEER_INVALID")

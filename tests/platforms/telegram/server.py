@@ -30,7 +30,6 @@ ENVELOPE = 1024 * 1024
 CONTROL_BYTES = 2**30
 NOT_FOUND = Refused(404, "Not Found")
 GATEWAY_PAGE = b"<html><head><title>%d</title></head><body>nginx</body></html>"
-BUG = Refused(500, "Internal Server Error")
 
 
 class TelegramServer:
@@ -78,11 +77,13 @@ class TelegramServer:
         assert task is not None
         self._keep(task)
         connection = Connection(reader, writer)
-        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            while request := await connection.request(self._limit):
-                if not await self._answer(connection, request):
-                    break
-        connection.close()
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                while request := await connection.request(self._limit):
+                    if not await self._answer(connection, request):
+                        break
+        finally:
+            connection.close()
 
     def _limit(self, path: str) -> int:
         return CONTROL_BYTES if path.startswith("/control") else self.world.rules.upload + ENVELOPE
@@ -96,39 +97,51 @@ class TelegramServer:
         match = re.fullmatch(r"(/file)?/bot(\d+:[\w-]+)/(.+)", request.path)
         if match is None:
             return await _refuse(connection, NOT_FOUND)
-        bot = self.world.bots.get(match[2])
-        if bot is None or bot.revoked:
-            return await _refuse(connection, UNAUTHORIZED)
-        if bot.logged_out_until > self.world.clock.now():
-            return await _refuse(connection, bad_request("Logged out"))
+        bot, refused, arguments = self.world.bots.get(match[2]), None, Arguments()
+        try:
+            self._let_in(bot, request)
+            arguments = Arguments({"path": match[3]}) if match[1] else read_arguments(request)
+        except Refused as reason:
+            refused = reason
+        received = self.world.received("file" if match[1] else match[3], bot.id if bot else 0, arguments)
+        if refused is not None or bot is None:
+            return await self._told(connection, received, (refused or UNAUTHORIZED).record)
         if match[1]:
-            return await self._file(connection, bot, match[3])
-        if request.too_large:
-            self.world.received(match[3], bot.id, Arguments(), outcome=TOO_LARGE.description)
-            return await _refuse(connection, TOO_LARGE)
-        return await self._call(connection, bot, match[3], request)
+            return await self._file(connection, bot, received)
+        return await self._call(connection, bot, received, arguments)
 
-    async def _file(self, connection: Connection, bot: Bot, path: str) -> bool:
-        received = self.world.received("file", bot.id, Arguments({"path": path}))
-        if fault := self.world.faults.take("file", bot.id):
-            return await self._faulty(connection, bot, received, fault, Arguments({"path": path}))
-        stored = bot.files.paths.get(path)
-        received.outcome.append("ok" if stored else NOT_FOUND.description)
+    def _let_in(self, bot: Bot | None, request: Request) -> None:
+        """Refuse who has no valid token, and what is too large."""
+        if bot is None or bot.revoked:
+            raise UNAUTHORIZED
+        if bot.logged_out_until > self.world.clock.now():
+            raise bad_request("Logged out")
+        if request.too_large:
+            raise TOO_LARGE
+
+    async def _file(self, connection: Connection, bot: Bot, received: Received) -> bool:
+        fault = self.world.faults.take("file", bot.id)
+        if fault and fault.kind not in ("delay", "late_answer", "half_answer"):
+            return await self._faulty(connection, bot, received, fault, Arguments())
+        if fault:
+            received.outcome.append(f"{fault.kind}:")
+            await asyncio.sleep(fault.seconds)
+        stored = bot.files.paths.get(received.arguments["path"])
         if stored is None:
-            return await _refuse(connection, NOT_FOUND)
+            return await self._told(connection, received, NOT_FOUND.record)
+        self._ended(received, "ok")
+        if fault and fault.kind == "half_answer":
+            await connection.half(stored.data)
+            return False
         await connection.answer(200, stored.data, kind="application/octet-stream")
         return True
 
-    async def _call(self, connection: Connection, bot: Bot, name: str, request: Request) -> bool:
-        try:
-            arguments = read_arguments(request)
-        except Refused as refused:
-            return await _refuse(connection, refused)
-        received = self.world.received(name, bot.id, arguments)
-        if fault := self.world.faults.take(name, bot.id):
+    async def _call(self, connection: Connection, bot: Bot, received: Received, arguments: Arguments) -> bool:
+        if fault := self.world.faults.take(received.method, bot.id):
             return await self._faulty(connection, bot, received, fault, arguments)
-        performing = asyncio.ensure_future(self._perform(bot, name, arguments))
-        gone = asyncio.ensure_future(connection.gone() if name.lower() == "getupdates" else _never())
+        performing = asyncio.ensure_future(self._perform(bot, received.method, arguments))
+        polling = received.method.lower() == "getupdates"
+        gone = asyncio.ensure_future(connection.gone() if polling else _never())
         try:
             await asyncio.wait({performing, gone}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -152,14 +165,14 @@ class TelegramServer:
     ) -> bool:
         """Answer a call that a fault meets."""
         received.outcome.append(f"{fault.kind}:")
-        if fault.kind == "lost_request" or received.method == "file":
-            connection.abort()
-            return self._ended(received, "not done")
+        if fault.refusal:
+            return await self._told(connection, received, fault.refusal.record)
         if fault.kind == "gateway":
             await connection.answer(fault.status, GATEWAY_PAGE % fault.status, kind="text/html")
             return not self._ended(received, "not done")
-        if fault.refusal:
-            return await self._told(connection, received, fault.refusal.record)
+        if fault.kind == "lost_request" or received.method == "file":
+            connection.abort()
+            return self._ended(received, "not done")
         if fault.kind == "delay":
             await asyncio.sleep(fault.seconds)
         if fault.kind == "cut_poll":

@@ -41,7 +41,7 @@ class Stage:
     def bot(self, username: str = "halo_bot", *, first_name: str = "Halo", privacy: bool = True) -> dict[str, Any]:
         """Make a bot as BotFather does; return its `id`, `token` and `username`."""
         number = self._world.user_id(bot=True)
-        bot = Bot(User(number, first_name, username, is_bot=True), f"{number}:AAE-{username}", privacy)
+        bot = Bot(User(number, first_name, username, is_bot=True), f"{number}:AAE{username:-<32.32}", privacy)
         self._world.add(bot)
         return {"id": bot.id, "token": bot.token, "username": username}
 
@@ -54,7 +54,7 @@ class Stage:
         user = User(self._world.user_id(), first_name, username, language_code="en")
         self._world.users[user.id] = user
         for number in started:
-            self._chat(user.id, 0, number)
+            self._chat(user.id, 0, number).started = True
         return user.id
 
     def group(
@@ -71,9 +71,9 @@ class Stage:
         kind = "supergroup" if forum else kind
         chat = Chat(self._world.group_id(supergroup=kind == "supergroup"), kind, title, is_forum=forum)
         self._world.groups[chat.id] = chat
-        owner = self._world.users[people[0]]
+        owner = self._person(people[0])
         for number in people:
-            chat.admit(self._world.users[number], "creator" if number == owner.id else "member")
+            chat.admit(self._person(number), "creator" if number == owner.id else "member")
         for bot in self._world.bots.values():
             if bots is None or bot.id in bots:
                 stand(self._world, chat, bot.account, "administrator" if admin else "member", by=owner)
@@ -81,7 +81,7 @@ class Stage:
 
     def stand(self, chat: int, who: int, status: Status, *, by: int = 0) -> None:
         """Put a bot or a person into a group, out of it, or into another standing."""
-        group = self._world.groups[chat]
+        group = self._group(chat)
         user = self._world.users.get(who) or self._world.bot(who).account
         actor = self._world.users.get(by) or group.people[next(iter(group.members))]
         stand(self._world, group, user, status, by=actor)
@@ -89,25 +89,25 @@ class Stage:
     def block(self, user: int, *, bot: int = 0, blocked: bool = True) -> None:
         """Let a person block a bot, or unblock it."""
         chat, account = self._chat(user, 0, bot), self._world.bot(bot).account
-        stand(self._world, chat, account, "kicked" if blocked else "member", by=self._world.users[user])
+        stand(self._world, chat, account, "kicked" if blocked else "member", by=self._person(user))
 
     def topic(self, chat: int, name: str, *, user: int = 0) -> int:
         """Begin a topic in a forum; return its thread's number."""
-        group = self._world.groups[chat]
+        group = self._group(chat)
         by = self._world.users.get(user) or group.people[next(iter(group.members))]
         return open_topic(self._world, group, name, by).id
 
     def close_topic(self, chat: int, thread: int, *, closed: bool = True) -> None:
         """Close a topic, or open it again."""
-        close_topic(self._world, self._world.groups[chat].topics[thread], closed=closed)
+        close_topic(self._world, self._group(chat).topics[thread], closed=closed)
 
     def delete_topic(self, chat: int, thread: int) -> None:
         """Take a topic away."""
-        delete_topic(self._world, self._world.groups[chat], thread)
+        delete_topic(self._world, self._group(chat), thread)
 
     def migrate(self, chat: int) -> int:
         """Make a group a supergroup; return its new number."""
-        old = self._world.groups[chat]
+        old = self._group(chat)
         number = self._world.group_id(supergroup=True)
         new = Chat(number, "supergroup", old.title, members=dict(old.members), people=dict(old.people))
         self._world.groups[number] = new
@@ -132,7 +132,9 @@ class Stage:
         parse_mode: str = "",
     ) -> int:
         """Let a person write; return the message's number."""
-        body = Body(read_formatted(Arguments({"text": text, "parse_mode": parse_mode}), "text", "entities"))
+        body = Body(
+            read_formatted(Arguments({"text": text, "parse_mode": parse_mode}), "text", "entities", self._world.users)
+        )
         return self._speak(user, chat, bot, body, thread=thread, reply_to=reply_to)
 
     def send(
@@ -157,7 +159,11 @@ class Stage:
         attached = owner.files.keep(kind, upload)
         for other in others:
             other.files.share(owner.files, attached)
-        said = read_formatted(Arguments({"caption": caption}), "caption", "") if caption else Formatted()
+        said = (
+            read_formatted(Arguments({"caption": caption}), "caption", "", self._world.users)
+            if caption
+            else Formatted()
+        )
         body = Body(said, kind, attached)
         return self._speak(user, chat, bot, body, thread=thread, reply_to=reply_to, album=album)
 
@@ -165,18 +171,20 @@ class Stage:
         where = self._chat(user, chat, bot)
         where.started = True
         where.thread(more["thread"])
+        if where.migrated_to:
+            raise ValueError(f"chat: {where.id} has become {where.migrated_to}")
         if where.status(user) in ("left", "kicked"):
             raise ValueError(f"user: {user} is not in chat {where.id}")
         if more["reply_to"] and not more["thread"]:
             more["thread"] = where.posts[more["reply_to"]].thread
-        post = self._world.post(where, self._world.users[user], body, **more)
+        post = self._world.post(where, self._person(user), body, **more)
         self._world.tell(post)
         return post.id
 
     def edit(self, user: int, message_id: int, text: str, *, chat: int = 0, bot: int = 0) -> None:
         """Let a person change what they wrote."""
         post = self._post(user, message_id, chat, bot)
-        said = read_formatted(Arguments({"text": text}), "text", "")
+        said = read_formatted(Arguments({"text": text}), "text", "", self._world.users)
         post.edit(replace(post.body, text=said), post.markup, self._world.now)
         self._world.tell(post, "edited_message")
         self._world.changed()
@@ -193,7 +201,7 @@ class Stage:
         if not any(button.get("callback_data") == data for row in rows for button in row):
             raise ValueError(f"data: message {message_id} shows no button {data!r}")
         query_id = self._world.other_id()
-        query = {"id": query_id, "from": self._world.users[user].record, "message": post.record}
+        query = {"id": query_id, "from": self._person(user).record, "message": post.record}
         query |= {"chat_instance": str(post.chat.id * 7919), "data": data}
         owner = self._world.bot(post.sender.id)
         owner.callbacks[query_id] = query
@@ -204,7 +212,7 @@ class Stage:
         """Let a person react, or take the reaction back with ''."""
         post = self._post(user, message_id, chat, bot)
         new = [{"type": "emoji", "emoji": emoji}] if emoji else []
-        change = {"chat": post.chat.record, "message_id": message_id, "user": self._world.users[user].record}
+        change = {"chat": post.chat.record, "message_id": message_id, "user": self._person(user).record}
         change |= {"date": self._world.now, "old_reaction": post.reactions.get(user, []), "new_reaction": new}
         post.reactions[user] = new
         for listener in self._world.listeners(post.chat):
@@ -220,9 +228,7 @@ class Stage:
     def shown(self, user: int = 0, *, chat: int = 0, bot: int = 0, thread: int | None = None) -> list[dict[str, Any]]:
         """Return what a person sees now of what bots said."""
         seen = self.history(user, chat=chat, bot=bot, thread=thread)
-        return [
-            each for each in seen if each["is_bot"] and not each["deleted"] and not each["media"].startswith("forum")
-        ]
+        return [each for each in seen if each["is_bot"] and not each["deleted"] and not each["service"]]
 
     def texts(self, user: int = 0, *, chat: int = 0, bot: int = 0, thread: int | None = None) -> list[str]:
         """Return the texts that a person sees now of what bots said."""
@@ -323,12 +329,22 @@ class Stage:
         """Let a webhook that failed be tried at once."""
         self._world.bot(bot).hurry.set()
 
+    def _person(self, number: int) -> User:
+        if number not in self._world.users:
+            raise LookupError(f"user: nobody has the number {number}")
+        return self._world.users[number]
+
+    def _group(self, number: int) -> Chat:
+        if number not in self._world.groups:
+            raise LookupError(f"chat: no group has the number {number}")
+        return self._world.groups[number]
+
     def _chat(self, user: int, chat: int, bot: int) -> Chat:
         if chat and chat in self._world.groups:
-            return self._world.groups[chat]
+            return self._group(chat)
         owner = self._world.bot(bot)
-        person = self._world.users[chat or user]
-        return owner.chats.setdefault(person.id, Chat(person.id, "private", user=person))
+        person = self._person(chat or user)
+        return owner.chats.setdefault(person.id, Chat(person.id, "private", user=person, started=False))
 
     def _post(self, user: int, message_id: int, chat: int, bot: int) -> Post:
         post = self._chat(user, chat, bot).posts.get(min(message_id, MAX_ID))

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .arguments import Arguments
+from .chats import User
 from .html_markup import parse_html
+from .legacy_markup import parse_legacy
 from .markdown_markup import parse_markdown
 from .refusals import bad_request
 from .units import Entity, length
 
+Users = Mapping[int, User]
+PARSERS = {"html": parse_html, "markdownv2": parse_markdown, "markdown": parse_legacy}
 KIND_NAMES = (
     "bold italic underline strikethrough spoiler code pre text_link text_mention custom_emoji blockquote "
-    "expandable_blockquote mention hashtag cashtag bot_command url email phone_number"
+    "expandable_blockquote mention hashtag cashtag bot_command url email phone_number date_time"
 )
 KINDS = KIND_NAMES.split()
 FOUND = re.compile(
@@ -82,39 +86,48 @@ def _found(text: str) -> Iterator[Entity]:
         yield {"type": match.lastgroup, "offset": length(text[: match.start()]), "length": length(match[0])}
 
 
-def read_text(arguments: Arguments, *, limit: int) -> Formatted:
+def read_text(arguments: Arguments, *, limit: int, users: Users) -> Formatted:
     """Read a message's text."""
     if not arguments.text("text"):
         raise bad_request("message text is empty")
-    text = read_formatted(arguments, "text", "entities")
+    text = read_formatted(arguments, "text", "entities", users)
     if length(text.text) > limit:
         raise bad_request("message is too long")
     return text
 
 
-def read_caption(arguments: Arguments, *, limit: int) -> Formatted:
+def read_caption(arguments: Arguments, *, limit: int, users: Users) -> Formatted:
     """Read the text that goes with a file."""
     if not arguments.text("caption").strip():
-        return Formatted()
-    caption = read_formatted(arguments, "caption", "caption_entities")
+        return NOTHING
+    caption = read_formatted(arguments, "caption", "caption_entities", users)
     if length(caption.text) > limit:
         raise bad_request("message caption is too long")
     return caption
 
 
-def read_formatted(arguments: Arguments, name: str, entities: str) -> Formatted:
+def read_formatted(arguments: Arguments, name: str, entities: str, users: Users) -> Formatted:
     """Read a text with its parse mode or its entities."""
     text, mode = arguments.text(name), arguments.text("parse_mode").lower()
     if len(text.encode()) > 1 << 15:
         raise bad_request("text is too long")
-    if mode == "html":
-        return formatted(*parse_html(text))
-    if mode == "markdownv2":
-        return formatted(*parse_markdown(text))
-    if mode not in ("", "none"):
+    if mode not in ("", "none", *PARSERS):
         raise bad_request("unsupported parse_mode")
-    listed = arguments.document(entities, "entities")
-    return formatted(text, [_checked(each, text) for each in listed] if isinstance(listed, list) else ())
+    if mode in PARSERS:
+        parsed, found = PARSERS[mode](text)
+    else:
+        listed = arguments.document(entities, "entities")
+        parsed, found = text, [_checked(each, text) for each in listed] if isinstance(listed, list) else []
+    return formatted(parsed, [*_named(found, users)])
+
+
+def _named(entities: Sequence[Entity], users: Users) -> Iterator[Entity]:
+    """Leave out who is mentioned and unknown."""
+    for entity in entities:
+        if entity["type"] != "text_mention":
+            yield entity
+        elif user := users.get(entity["user"]["id"]):
+            yield entity | {"user": user.record}
 
 
 def _checked(entity: Any, text: str) -> Entity:
@@ -125,6 +138,9 @@ def _checked(entity: Any, text: str) -> Entity:
             raise bad_request(f"can't parse MessageEntity: Can't find field \"{name}\"")
     if entity["type"] not in KINDS:
         raise bad_request("can't parse MessageEntity: Unsupported type specified")
+    user = entity.get("user")
+    if entity["type"] == "text_mention" and not (isinstance(user, dict) and isinstance(user.get("id"), int)):
+        raise bad_request("can't parse MessageEntity: Can't find field \"user\"")
     if entity["offset"] < 0:
         raise bad_request(f"receive an entity with incorrect offset {entity['offset']}")
     if entity["length"] < 0:
@@ -134,9 +150,11 @@ def _checked(entity: Any, text: str) -> Entity:
 
 
 def _halves(entity: Entity, text: str) -> None:
-    units = text.encode("utf-16-le")
-    for place, says in ((entity["offset"], "Entity begins"), (_end(entity), "Entity ends")):
+    """Refuse an entity that parts a character of two units."""
+    units, offset = text.encode("utf-16-le"), entity["offset"]
+    ends = f"entity beginning at UTF-16 offset {offset} ends"
+    for place, says in ((offset, "entity begins"), (_end(entity), ends)):
         unit = units[2 * place : 2 * place + 2]
         if len(unit) == 2 and 0xDC <= unit[1] <= 0xDF:
-            before = len(units[: 2 * place + 2 - 4].decode("utf-16-le").encode())
-            raise bad_request(f"{says} in a middle of a UTF-16 symbol at byte offset {before}")
+            after = len(units[: 2 * place + 2].decode("utf-16-le").encode())
+            raise bad_request(f"{says} in a middle of a UTF-16 symbol at byte offset {after}")

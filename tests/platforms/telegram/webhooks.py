@@ -20,6 +20,9 @@ Reply = Callable[[Bot, str, Arguments], Awaitable[Any]]
 
 async def push_updates(world: World, bot: Bot, reply: Reply) -> None:
     """Push a bot's updates, for as long as it exists; `reply` plays a method that an answer names."""
+    while not bot.webhook.url:  # a client takes a while to make, and most bots poll
+        bot.updates.arrived.clear()
+        await bot.updates.arrived.wait()
     async with httpx.AsyncClient(trust_env=False) as client:
         failures = 0
         while True:
@@ -44,6 +47,11 @@ async def push_updates(world: World, bot: Bot, reply: Reply) -> None:
 
 async def _push(world: World, client: httpx.AsyncClient, bot: Bot, update: dict[str, Any]) -> tuple[str, bytes]:
     hook, headers = bot.webhook, {"content-type": "application/json"}
+    fault = world.faults.take("push", bot.id)
+    if fault and fault.kind == "delay":
+        await asyncio.sleep(fault.seconds)
+    if fault and fault.kind == "lost_request":
+        return _pushed(world, bot, update, 0, "Connection reset by peer"), b""
     if hook.secret:
         headers["X-Telegram-Bot-Api-Secret-Token"] = hook.secret
     body, answer, status = json.dumps(update).encode(), b"", 0
@@ -57,9 +65,15 @@ async def _push(world: World, client: httpx.AsyncClient, bot: Bot, update: dict[
         error = "Read timeout expired"
     except httpx.HTTPError:
         error = "Webhook connection closed"
+    if fault and fault.kind == "lost_answer":
+        error = "Connection reset by peer"
+    return _pushed(world, bot, update, status, error), answer
+
+
+def _pushed(world: World, bot: Bot, update: dict[str, Any], status: int, error: str) -> str:
     world.pushes.append({"bot": bot.id, "update_id": update["update_id"], "status": status, "error": error})
     world.changed()
-    return error, answer
+    return error
 
 
 async def _wait(world: World, bot: Bot, failures: int) -> None:

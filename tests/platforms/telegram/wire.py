@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import unquote
 
 PIECE = 65536  # bytes
 
@@ -43,7 +44,7 @@ class Connection:
         headers = {name.strip().lower(): value.strip() for name, _, value in named}
         path, _, query = target.partition("?")
         body, too_large = await self._body(headers, limit(path))
-        return Request(method, path, query, headers, body, too_large)
+        return Request(method, unquote(path), query, headers, body, too_large)
 
     async def _body(self, headers: Mapping[str, str], limit: int) -> tuple[bytes, bool]:
         kept, size = bytearray(), 0

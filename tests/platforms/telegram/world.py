@@ -107,11 +107,10 @@ class World:
         self.bots[bot.token] = bot
         self.on_bot(bot)
 
-    def received(self, method: str, bot: int, arguments: Arguments, *, outcome: str = "") -> Received:
+    def received(self, method: str, bot: int, arguments: Arguments) -> Received:
         """Note a call."""
         files = {name: f"{each.filename} {len(each.data)}" for name, each in arguments.files.items()}
-        said = [outcome] if outcome else []
-        call = Received(method, bot, dict(arguments.values), files, self.clock.now(), said)
+        call = Received(method, bot, dict(arguments.values), files, self.clock.now(), [])
         self.calls.append(call)
         self.changed()
         return call
@@ -135,8 +134,6 @@ class World:
         """Add a message to a chat; bots hear what people and the platform say, never other bots."""
         post = Post(chat.next_id(), chat, sender, self.now, body, **more)
         chat.posts[post.id] = post
-        if sender.is_bot:
-            chat.last_bot = sender.id
         self.changed()
         return post
 
