@@ -87,6 +87,7 @@ class TestOutgoing(DispatcherContract):
 
     dispatcher_kind = "telegram"
     limit = LIMIT
+    can_hang = True
 
     @pytest.fixture(autouse=True)
     def chat(self, stage: Stage) -> int:
@@ -108,6 +109,10 @@ class TestOutgoing(DispatcherContract):
         assert halo.kernel
         halo.folder.mkdir(exist_ok=True)
         await halo.kernel.host.accounts.put(Account(type="telegram", id="bot", workspace=str(halo.folder)))
+
+    def hang_next(self) -> None:
+        """Have the platform say nothing."""
+        self._stage.fault("delay", method="sendMessage", seconds=3600)
 
     async def arrived(self, halo: Workbench) -> Sequence[str]:
         """Return what the person sees."""

@@ -10,6 +10,7 @@ import pytest
 from tests.platforms.telegram import Stage
 
 from halo_kernel.testing import Answer, Workbench, until
+from halo_telegram.attachments import Gate
 
 from .conftest import Serve
 from .test_telegram_chat import PNG, answers
@@ -126,6 +127,26 @@ async def test_full_access_sends_from_anywhere_but_the_home(stage: Stage, serve:
     stage.say(ann, "the file, please")
     await until(lambda: len(stage.shown(ann)) == 2, what="two messages")
     assert [each["media"] for each in stage.shown(ann)] == ["document", ""]
+
+
+@pytest.mark.parametrize(
+    ("home", "workspace", "path", "hidden"),
+    [
+        ("/h", "/w", "/w/a", False),
+        ("/h", "/w", "/w/.halo/assets/a", False),
+        ("/h", "/w", "/w/.halo/x", True),
+        ("/h", "/w", "/h/secrets/a", True),
+        ("/w/h", "/w", "/w/h/secrets/a", True),
+        ("/w/.halo", "/w", "/w/.halo/secrets/a", True),
+        ("/h", "/h/workspace", "/h/workspace/a", False),
+        ("/h", "/h/workspace", "/h/secrets/a", True),
+        ("/h", "/h/workspace", "/h/workspace/.halo/x", True),
+        ("/h", "/w", "/home/a", False),
+    ],
+)
+def test_the_home_is_never_read(home: str, workspace: str, path: str, hidden: bool) -> None:
+    """Wherever home and workspace lie in each other, what is Halo's own stays, and the rest may go."""
+    assert bool(Gate(home, workspace)(path, None)) == hidden
 
 
 async def test_a_picture_that_is_none_goes_as_a_file(stage: Stage, serve: Serve, halo: Workbench) -> None:

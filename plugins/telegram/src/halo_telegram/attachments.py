@@ -39,9 +39,10 @@ class Gate:
             return "is a database of Halo"
         if isinstance(where, int):
             return ""
-        own = f"{self.workspace}/.halo"
-        inside = _is_below(where, own) and where != own and not _is_below(where, f"{own}/assets")
-        return "is Halo's own" if inside or _is_below(where, self.home) else ""
+        own, inside = os.path.join(self.workspace, ".halo"), _is_below(where, self.workspace)
+        is_own = _is_below(where, own) and where != own and not _is_below(where, os.path.join(own, "assets"))
+        is_home = _is_below(where, self.home) and not (inside and _is_below(self.workspace, self.home))
+        return "is Halo's own" if is_own or is_home else ""
 
 
 def _is_below(path: str, folder: str) -> bool:

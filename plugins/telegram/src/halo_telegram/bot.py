@@ -171,7 +171,12 @@ class _Failures:
         import aiohttp
 
         match error:
-            case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError() | aiohttp.InvalidURL():
+            case (
+                aiohttp.ClientConnectorError()
+                | aiohttp.ConnectionTimeoutError()
+                | aiohttp.ClientHttpProxyError()
+                | aiohttp.InvalidURL()
+            ):
                 why = getattr(error, "strerror", None) or type(error).__name__
                 raise Unreached(f"Telegram was not reached for {self._method}: {why}") from None
             case TimeoutError():
@@ -186,7 +191,7 @@ def _result(method: str, status: int, body: bytes, wanted: type[T]) -> T:
     try:
         said = msgspec.json.decode(body, type=_Envelope)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        if 400 <= status < 500:  # a proxy's own page
+        if 300 <= status < 500:  # a proxy's own page
             raise Refused(method, status, "without a reason") from None
         raise Unclear(f"Telegram answered {method} with {status} and no JSON") from None
     if said.ok:
