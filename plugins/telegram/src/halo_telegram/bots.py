@@ -50,4 +50,4 @@ async def token_of(host: Host, account: Account) -> str:
     token = own or host.settings.of(TelegramSettings).token
     if token is None:
         raise NoToken(f"the account {account.id} has no token", advice="give it one that BotFather made")
-    return token.reveal()
+    return token.reveal().strip()

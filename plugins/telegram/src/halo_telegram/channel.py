@@ -94,9 +94,9 @@ class Telegram:
         bot = Bot(base, token)
         try:
             person = await bot.call("getMe", Person)
-        except Refused as error:
-            raise BadInput(f"Telegram does not know this token: {error}", field="token", advice=advice) from None
         except BotError as error:
+            if isinstance(error, Refused) and error.code in (401, 404):
+                raise BadInput(f"Telegram does not know this token: {error}", field="token", advice=advice) from None
             raise DeliveryFailed(str(error), advice="see whether this machine reaches Telegram") from None
         finally:
             await bot.close()

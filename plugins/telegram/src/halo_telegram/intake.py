@@ -86,9 +86,10 @@ class Intake:
         """Tell whether a message is for the bot: of an album the first says so for all."""
         rule = cast("Rule", str(self.account.config.get("groups") or "mention"))
         if is_meant(message, self.me, rule, self.commands):
-            self._albums.append(message.media_group_id)
+            if album := message.media_group_id:
+                self._albums.append(album)
             return True
-        return bool(message.media_group_id) and message.media_group_id in self._albums
+        return message.media_group_id in self._albums
 
     async def _text(self, message: Message) -> str:
         """Return a message in words for the agent, '' where there is nothing to say."""
@@ -107,40 +108,28 @@ class Intake:
 
     async def _arrive(self, message: Message, user: str, text: str) -> None:
         edit = f":{message.edit_date}" if message.edit_date else ""
-        arrival = Arrival(
-            key=f"{message.chat.id}:{message.message_id}{edit}",
-            chat=str(message.chat.id),
-            thread=str(message.thread or ""),
-            user=user,
-            text=text,
-            conversation=await self._conversation(message),
-        )
         try:
-            await self.door.arrive(arrival)
+            await self._enter(message, user, text, key=f"{message.chat.id}:{message.message_id}{edit}")
         except QueueFull:  # the platform would send it again and again, and nothing behind it
             await self._tell(message, "full")
-
-    async def _conversation(self, message: Message) -> str:
-        """Return the conversation of a message, where that is not its chat and thread."""
-        first = await self._moves.first(self.account.id, message.chat.id)
-        return "" if first == message.chat.id else f"{first}:{message.thread or ''}"
 
     async def _pressed(self, pressed: Callback) -> None:
         """Take in what a button stands for, and take the buttons away."""
         message, user = pressed.message, listed(self.account, pressed.sender)
         text = None if user else say(self.account.language, "not_allowed")
         if message is not None and user is not None and pressed.data.startswith("/"):
-            arrival = Arrival(
-                key=f"callback:{pressed.id}",
-                chat=str(message.chat.id),
-                thread=str(message.thread or ""),
-                user=user,
-                text=pressed.data,
-                conversation=await self._conversation(message),
-            )
-            await self.door.arrive(arrival)
+            await self._enter(message, user, pressed.data, key=f"callback:{pressed.id}")
             await self._try("editMessageReplyMarkup", message, reply_markup=NONE)
         await self._try("answerCallbackQuery", None, callback_query_id=pressed.id, text=text)
+
+    async def _enter(self, message: Message, user: str, text: str, *, key: str) -> None:
+        """Let a text in at the place of a message; a group that moved stays the conversation that it was."""
+        chat, thread = message.chat.id, str(message.thread or "")
+        first = await self._moves.first(self.account.id, chat)
+        conversation = "" if first == chat else f"{first}:{thread}"
+        await self.door.arrive(
+            Arrival(key=key, chat=str(chat), thread=thread, user=user, text=text, conversation=conversation)
+        )
 
     async def _try(self, method: str, message: Message | None, **arguments: object) -> None:
         """Do what nobody misses if it fails."""
@@ -152,13 +141,11 @@ class Intake:
 
     async def _tell(self, message: Message, what: str, **about: object) -> None:
         """Owe a sentence to where a message came from, once."""
-        route = ":".join(
-            [TYPE, self.account.id, str(message.chat.id), *([str(message.thread)] if message.thread else [])]
-        )
+        chat = f"{self.account.id}:{message.chat.id}"
         owed = Owed(
-            key=f"{TYPE}:{what}:{self.account.id}:{message.chat.id}:{message.message_id}:{message.edit_date}",
+            key=f"{TYPE}:{what}:{chat}:{message.message_id}:{message.edit_date}",
             dispatcher=TYPE,
-            target=route,
+            target=f"{TYPE}:{chat}:{message.thread}" if message.thread else f"{TYPE}:{chat}",
             text=say(self.account.language, what, **about),
         )
         workspace = await self.host.workspaces.open(self.account.workspace)

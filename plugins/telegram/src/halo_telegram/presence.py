@@ -17,7 +17,7 @@ from .rendering import LIMIT, to_html
 from .settings import TelegramSettings
 
 _TYPING_SECONDS = 4.5  # Telegram shows it for five
-_TAIL = 3000  # characters that are shown of a draft that is too long
+_SHOWN = 3000  # characters of a draft
 _CURSORS = 1000
 Where = dict[str, int | None]
 
@@ -88,7 +88,8 @@ class Presence:
         draft, number = Draft(), int(turn[:7], 16) or 1
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(draft.follow(session, turn, cursor))
-            while await draft.grows():
+            while True:
+                await draft.grown()
                 html = draft.html()
                 shown = {"draft_id": number, "text": html, "parse_mode": "HTML"}
                 if html and not await _is_taken(bot, "sendMessageDraft", where, **shown):
@@ -118,18 +119,15 @@ class Draft:
         self._reply, self.text = delta.reply, before[: delta.offset] + delta.text
         self._grown.set()
 
-    async def grows(self) -> bool:
-        """Wait until there is more than before."""
+    async def grown(self) -> None:
+        """Return when there is more than before."""
         await self._grown.wait()
         self._grown.clear()
-        return True
 
     def html(self) -> str:
-        """Return what one message shows of it: all, or how it ends; '' where that is nothing."""
-        document = parse(self.text)
-        if utf16_length(plain(document)) > LIMIT:
-            document = parse(self.text[-_TAIL:])
-        return to_html(document) if plain(document).strip() else ""
+        """Return what one message shows of it: how it ends, where it is long; '' where that is nothing, or too much."""
+        document = parse(self.text[-_SHOWN:])
+        return to_html(document) if 0 < utf16_length(plain(document).strip()) <= LIMIT else ""
 
 
 async def _is_taken(bot: Bot, method: str, where: Where, **arguments: object) -> bool:
