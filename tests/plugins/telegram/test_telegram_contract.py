@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.platforms.telegram import Stage, TelegramServer
+from tests.platforms.telegram.bots import Webhook
 
-from halo_kernel import Account
-from halo_kernel.testing import ChannelContract, DispatcherContract, Posted, Workbench, check_plugin
+from halo_kernel import Account, serving
+from halo_kernel.testing import ChannelContract, DispatcherContract, Posted, Workbench, check_plugin, front, until
 from halo_lib_text import plain, utf16_length
 from halo_telegram.rendering import LIMIT
 
@@ -78,6 +83,64 @@ class TestTelegram(ChannelContract):
     def platform(self, platform_server: TelegramServer) -> Far:
         """The platform."""
         far = Far(platform_server)
+        self.chats, self.threads = far.chats, far.threads
+        return far
+
+
+class Pushing(Far):
+    """The same people, of a platform that pushes."""
+
+    def acknowledged(self, key: str) -> int:
+        """Return how often a push of the message was answered with 200."""
+        number = self._updates.get(key, [0])[0]
+        return sum(each["update_id"] == number and each["status"] == 200 for each in self._stage.pushes())
+
+    async def send(self, key: str, text: str, *, chat: str, thread: str = "") -> None:
+        """Have Ann write once the platform knows where to push, and what failed before be pushed at once."""
+        await until(lambda: self._server.world.bot(0).webhook.url, what="a webhook")
+        await super().send(key, text, chat=chat, thread=thread)
+        self._stage.hurry()
+
+    async def cut(self) -> None:
+        """A push is a request of its own; what failed is given up, for the platform would wait to push it again."""
+        self._server.world.bot(0).updates.clear()
+        self._stage.hurry()
+
+
+class TestPushed(TestTelegram):
+    """The kit's tests of a channel, where the platform pushes to a server that hands on to the kernel of the test."""
+
+    is_called = True
+
+    @pytest.fixture(autouse=True)
+    async def address(self, halo: Workbench, platform_server: TelegramServer) -> AsyncGenerator[None]:
+        """A server."""
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            async def once(event: Any) -> None:
+                """Answer, and close the connection: what stays open would be the platform's."""
+                if event["type"] == "http.response.start":
+                    event["headers"] = [*event["headers"], (b"connection", b"close")]
+                await send(event)
+
+            assert halo.kernel
+            await front(halo.kernel, url=self.url).app(scope, receive, once)
+
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            self.url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+            async with serving(app, sock, stopping=asyncio.Event()):
+                yield
+                platform_server.world.bot(0).webhook = Webhook()
+
+    def account(self, workspace: str) -> Account:
+        """The account is pushed to."""
+        return replace(super().account(workspace), config={"webhook_url": self.url})
+
+    @pytest.fixture
+    def platform(self, platform_server: TelegramServer) -> Pushing:
+        """The platform."""
+        far = Pushing(platform_server)
         self.chats, self.threads = far.chats, far.threads
         return far
 

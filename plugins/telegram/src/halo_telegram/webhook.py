@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 from dataclasses import dataclass, field
 
 import msgspec
 
-from halo_kernel import Account, Door, Exchange, Host, Route, WrongCredentials
+from halo_kernel import Account, Conflict, Door, Exchange, Host, Route, WrongCredentials
 
 from .bot import Bot, BotError
 from .intake import Intake
@@ -29,22 +30,51 @@ class _Info(msgspec.Struct):
     pending_update_count: int = 0
 
 
+@dataclass(eq=False)
+class _Open:
+    """An account that is pushed to, with what is being taken in."""
+
+    intake: Intake
+    secret: str
+    taking: set[asyncio.Task[int]] = field(default_factory=set["asyncio.Task[int]"])
+
+    async def take(self, raw: bytes) -> None:
+        """Take an update in. Raises `Conflict` when the account ends meanwhile."""
+        task = asyncio.create_task(self.intake.take(raw))
+        self.taking.add(task)
+        try:
+            await asyncio.wait({task})
+        finally:
+            task.cancel()
+            self.taking.discard(task)
+        if task.cancelled():
+            raise Conflict("the account does not run here any more")
+        task.result()
+
+    async def end(self) -> None:
+        """End what is being taken in; the platform sends it again."""
+        taking = set(self.taking)
+        for task in taking:
+            task.cancel()
+        await asyncio.gather(*taking, return_exceptions=True)
+
+
 @dataclass
 class Webhooks:
     """The accounts that are pushed to, while their channel runs."""
 
     host: Host
-    _open: dict[str, tuple[Intake, str]] = field(default_factory=dict[str, tuple[Intake, str]])
+    _open: dict[str, _Open] = field(default_factory=dict[str, _Open])
 
     async def run(self, account: Account, door: Door, bot: Bot, intake: Intake, token: str) -> None:
         """Have an account pushed to until cancelled, and look at what Telegram says of it: no such look receives."""
-        secret = _secret(token)
-        self._open[account.id] = intake, secret
+        self._open[account.id] = here = _Open(intake, _secret(token))
         try:
-            await self._listen(account, bot, secret, door)
+            await self._listen(account, bot, here.secret, door)
         finally:
-            if self._open.get(account.id, (None,))[0] is intake:
+            if self._open.get(account.id) is here:
                 del self._open[account.id]
+            await here.end()
 
     async def _listen(self, account: Account, bot: Bot, secret: str, door: Door) -> None:
         url = f"{str(account.config['webhook_url']).rstrip('/')}/api/telegram/{account.id}/updates"
@@ -66,11 +96,10 @@ class Webhooks:
 
     async def push(self, exchange: Exchange) -> object:
         """Take an update in; anything but 200 has Telegram send it again."""
-        intake, secret = self._open.get(exchange.params["account"], (None, ""))
-        given = exchange.raw.headers.get(HEADER, "")
-        if intake is None or not hmac.compare_digest(given.encode(), secret.encode()):
+        here, given = self._open.get(exchange.params["account"]), exchange.raw.headers.get(HEADER, "")
+        if here is None or not hmac.compare_digest(given.encode(), here.secret.encode()):
             raise WrongCredentials("this is not the secret of an account that is pushed to")
-        await intake.take(await exchange.raw.body())
+        await here.take(await exchange.raw.body())
         return {"ok": True}
 
     def route(self) -> Route:
