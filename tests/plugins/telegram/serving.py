@@ -1,6 +1,7 @@
 """A server process for tests that dies by SIGKILL at the n-th time that it comes to a place.
 
-Arguments: the home, the descriptor to say that it is ready on, a place of `PLACES` or '', and n.
+Arguments: the home, the descriptor to say that it is ready on, a place of `PLACES` or '', n, the workspace, and a port
+to be pushed to on, 0 to poll.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import halo_telegram
-from halo_kernel import ModelRequest, Text
+from halo_kernel import Account, Host, ModelRequest, Text, hook
 from halo_kernel.server import run
 from halo_kernel.testing import Answer, ScriptedModel, SimplePlugin
 from halo_telegram.dispatcher import Message
@@ -55,7 +56,21 @@ def around(owner: type, name: str, before: Callable[[], None], after: Callable[[
     setattr(owner, name, stand_in)
 
 
-def main(home: str, ready: str, place: str, count: str) -> int:
+class Accounts:
+    """A plugin that makes the account."""
+
+    def __init__(self, workspace: str, port: int) -> None:
+        config: dict[str, object] = {"webhook_url": f"http://127.0.0.1:{port}"} if port else {}
+        self._account = Account(type="telegram", id="bot", workspace=workspace, config=config)
+
+    @hook
+    async def runtime_started(self, host: Host) -> None:
+        """Make it, as it was."""
+        if self._account not in await host.accounts.list():
+            await host.accounts.put(self._account)
+
+
+def main(home: str, ready: str, place: str, count: str, workspace: str, port: str) -> int:
     """Serve until killed."""
     at = dying(place, int(count))
     around(Intake, "take", lambda: at("received"), lambda: at("taken"))
@@ -67,8 +82,8 @@ def main(home: str, ready: str, place: str, count: str) -> int:
         return answer(request)
 
     model.responder = responder
-    extra = {"test": SimplePlugin(model), "telegram": halo_telegram}
-    return run(Path(home), port=0, ready_fd=int(ready), quiet=True, extra=extra, discover=False)
+    extra = {"test": SimplePlugin(model), "telegram": halo_telegram, "accounts": Accounts(workspace, int(port))}
+    return run(Path(home), port=int(port), ready_fd=int(ready), quiet=True, extra=extra, discover=False)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ async def test_an_answer_is_shown_as_it_is_written(stage: Stage, serve: Serve, h
 
 
 async def test_a_long_answer_keeps_its_marks_in_each_part(stage: Stage, serve: Serve, halo: Workbench) -> None:
-    """19: each part is within the limit, in order, and code that is cut goes on as code."""
+    """Each part is within the limit, in order, and code that is cut goes on as code."""
     lines = "\n".join(f"line_{number} = '*'" for number in range(600))
     halo.model.then(Answer(f"Look:\n\n```python\n{lines}\n```\n\nThat is **all**."))
     await serve()
@@ -87,7 +87,7 @@ async def test_a_long_answer_keeps_its_marks_in_each_part(stage: Stage, serve: S
     ],
 )
 async def test_in_a_group_it_hears_its_name(stage: Stage, serve: Serve, text: str, said: str | None) -> None:
-    """10: a message that names the bot is answered, without the name; what does not is left alone."""
+    """A message that names the bot is answered, without the name; what does not is left alone."""
     stage.privacy(False)
     await serve()
     ann = stage.user("Ann")
@@ -176,7 +176,7 @@ async def test_a_plain_command_in_a_group_is_for_it_if_it_knows_it(stage: Stage,
 
 
 async def test_who_is_not_allowed(stage: Stage, serve: Serve) -> None:
-    """11: a stranger's text and commands are refused once, a photo is passed over, and the agent hears none of it."""
+    """A stranger's text and commands are refused once, a photo is passed over, and the agent hears none of it."""
     ann, bob = stage.user("Ann", username="Ann_Lee"), stage.user("Bob")
     await serve(allowed=("@ann_lee",))
     stage.say(ann, "it is me")

@@ -61,7 +61,7 @@ async def test_what_nobody_knows_is_uncertain_and_not_sent_again(
 
 
 async def test_a_flood_wait_is_kept(stage: Stage, serve: Serve, halo: Workbench) -> None:
-    """8: after a 429 the part waits as long as it says, through a restart too, and is sent once."""
+    """After a 429 the part waits as long as it says, through a restart too, and is sent once."""
     kernel = await serve()
     ann = stage.user("Ann")
     stage.fault("flood", method="sendMessage", retry_after=2)
@@ -77,7 +77,7 @@ async def test_a_flood_wait_is_kept(stage: Stage, serve: Serve, halo: Workbench)
 
 
 async def test_a_bot_that_is_blocked_is_a_reason(stage: Stage, serve: Serve, halo: Workbench) -> None:
-    """10: a refusal for good is kept in the platform's words, after one attempt."""
+    """A refusal for good is kept in the platform's words, after one attempt."""
     kernel = await serve()
     ann = stage.user("Ann", started=[0])
     stage.say(ann, "hello")
@@ -92,7 +92,7 @@ async def test_a_bot_that_is_blocked_is_a_reason(stage: Stage, serve: Serve, hal
 
 
 async def test_a_topic_that_is_gone_falls_back_to_its_chat(stage: Stage, serve: Serve, halo: Workbench) -> None:
-    """10: where the topic of an answer is gone, the answer comes to the chat, once."""
+    """Where the topic of an answer is gone, the answer comes to the chat, once."""
     kernel = await serve()
     ann = stage.user("Ann")
     forum = stage.group("Lamps", [ann], forum=True)
@@ -156,7 +156,7 @@ async def becomes(kernel: Kernel, said: str) -> None:
 
 
 async def test_a_conflict_is_told_and_ends(stage: Stage, serve: Serve) -> None:
-    """14: while another program receives with the token the account says so; later it hears what was said meanwhile."""
+    """While another program receives with the token the account says so; later it hears what was said meanwhile."""
     kernel = await serve()
     await becomes(kernel, "")
     ann = stage.user("Ann")
@@ -180,7 +180,7 @@ async def test_a_token_that_is_revoked_is_told(stage: Stage, serve: Serve) -> No
 
 
 async def test_a_silent_platform_is_told_within_two_minutes(stage: Stage, serve: Serve, halo: Workbench) -> None:
-    """12: an account is ready by the age of its last answer alone, and to ask for it makes no call."""
+    """An account is ready by the age of its last answer alone, and to ask for it makes no call."""
     kernel = await serve()
     await becomes(kernel, "")
     await until(stage.polling, what="a poll that waits")
@@ -193,7 +193,7 @@ async def test_a_silent_platform_is_told_within_two_minutes(stage: Stage, serve:
 
 
 async def test_a_conflict_for_an_hour_is_no_storm(stage: Stage, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """15: an hour of conflicts is asked about ever more slowly, at most once a minute in the end."""
+    """An hour of conflicts is asked about ever more slowly, at most once a minute in the end."""
     waits: list[float] = []
 
     async def sleep(self: SystemClock, seconds: float) -> None:
@@ -223,7 +223,7 @@ async def test_a_poll_that_breaks_loses_nothing(stage: Stage, serve: Serve) -> N
 async def test_a_hundred_old_updates_make_no_new_turn(
     stage: Stage, serve: Serve, halo: Workbench, platform_server: TelegramServer
 ) -> None:
-    """4: updates that come again, as of a platform that forgot what was confirmed, are known by their messages."""
+    """Updates that come again, as of a platform that forgot what was confirmed, are known by their messages."""
     await serve()
     ann = stage.user("Ann")
     for number in range(20):

@@ -46,7 +46,7 @@ async def test_a_file_is_put_into_the_workspace(
 
 
 async def test_a_file_that_is_too_big_is_not_fetched(stage: Stage, serve: Serve) -> None:
-    """12: a file over 20 MB is refused in words and not downloaded."""
+    """A file over 20 MB is refused in words and not downloaded."""
     await serve()
     ann = stage.user("Ann")
     stage.send(ann, "document", bytes(20 * 2**20 + 1), filename="film.bin")
@@ -99,7 +99,7 @@ async def test_an_agent_sends_files_after_its_words(stage: Stage, serve: Serve, 
     ["/etc/hostname", "../secret.txt", "link.txt", ".halo/settings.yaml", "missing.txt", ".halo/halo.db", "empty.txt"],
 )
 async def test_what_may_not_leave_is_told(stage: Stage, serve: Serve, halo: Workbench, path: str) -> None:
-    """18: below full access nothing outside the workspace is sent, nor what is Halo's own, and people are told."""
+    """Below full access nothing outside the workspace is sent, nor what is Halo's own, and people are told."""
     await serve(access="readonly")
     (halo.folder.parent / "secret.txt").write_text("hush")
     os.symlink("../secret.txt", halo.folder / "link.txt")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import subprocess
 import sys
 from collections.abc import Generator
@@ -20,7 +21,9 @@ READY_SECONDS = 60
 
 
 @contextmanager
-def serving(folder: Path, url: str, token: str, place: str = "", count: int = 0) -> Generator[subprocess.Popen[bytes]]:
+def serving(
+    folder: Path, platform: RemoteTelegram, token: str, port: int, place: str = "", count: int = 0
+) -> Generator[subprocess.Popen[bytes]]:
     """Run a server of the folder's home until it dies, or is killed at the end."""
     ready, told = os.pipe()
     home, workspace = folder / "home", folder / "workspace"
@@ -28,12 +31,12 @@ def serving(folder: Path, url: str, token: str, place: str = "", count: int = 0)
     env = {
         **os.environ,
         "HALO_HOME": str(home),
-        "HALO_TELEGRAM_BASE_URL": url,
+        "HALO_TELEGRAM_BASE_URL": platform.url,
         "HALO_TELEGRAM_TOKEN": token,
-        "HALO_TELEGRAM_WORKSPACE": str(workspace),
     }
+    words = [home, str(told), place, str(count), workspace, str(port)]
     script = Path(__file__).with_name("serving.py")
-    process = subprocess.Popen([sys.executable, script, home, str(told), place, str(count)], env=env, pass_fds=(told,))
+    process = subprocess.Popen([sys.executable, script, *words], env=env, pass_fds=(told,))
     os.close(told)
     try:
         with os.fdopen(ready, "rb") as pipe:
@@ -48,11 +51,26 @@ def serving(folder: Path, url: str, token: str, place: str = "", count: int = 0)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_kill_anywhere_loses_and_doubles_nothing(tmp_path: Path, place: str, count: int) -> None:
     """S36: each message that the platform holds is answered; an answer that was on its way is never sent twice."""
+    die(tmp_path, place, count, port=0)
+
+
+@pytest.mark.parametrize("count", range(1, TIMES // 3 + 1))
+@pytest.mark.parametrize("place", PLACES)
+def test_a_kill_of_a_server_that_is_pushed_to(tmp_path: Path, place: str, count: int) -> None:
+    """S36: the same where the platform pushes: what was not taken it pushes again."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = int(held.getsockname()[1])
+    die(tmp_path, place, count, port=port)
+
+
+def die(folder: Path, place: str, count: int, *, port: int) -> None:
+    """Write to a server until it dies at a place, go on writing, start it again, and look."""
     with in_thread() as platform:
         stage = platform.stage
         token = stage.bot()["token"]
         people = [stage.user(f"user {number}") for number in range(count + 2)]
-        with serving(tmp_path, platform.url, token, place, count) as process:
+        with serving(folder, platform, token, port, place, count) as process:
             for number in range(count - 1):
                 stage.say(people[number], f"message {number}")
                 wait_for_texts(platform, people[number])
@@ -60,7 +78,8 @@ def test_a_kill_anywhere_loses_and_doubles_nothing(tmp_path: Path, place: str, c
             assert process.wait(60) == -9
         for number in (count, count + 1):
             stage.say(people[number], f"message {number}")
-        with serving(tmp_path, platform.url, token):
+        with serving(folder, platform, token, port):
+            stage.hurry()
             check(stage, platform, people, lost=count - 1 if place == "sending" else -1)
 
 

@@ -61,7 +61,7 @@ def test_markdown_in_html(markdown: str, html: str) -> None:
 
 
 def test_a_hostile_text_takes_no_time() -> None:
-    """20: a megabyte in one line is cut in seconds."""
+    """A megabyte in one line is cut in seconds."""
     start = perf_counter()
     parts = messages("```\n" + "x" * 1_000_000 + "\n```")
     assert perf_counter() - start < 10
