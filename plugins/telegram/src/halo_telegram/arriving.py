@@ -75,7 +75,7 @@ class Attached:
 def attached(message: Message) -> Attached | None:
     """Return the file of a message: a photo in its largest size."""
     kinds: list[tuple[Kind, File | None]] = [
-        ("image", max(message.photo, key=lambda each: each.file_size, default=None)),
+        ("image", max(reversed(message.photo), key=lambda each: each.file_size, default=None)),
         ("video", message.animation or message.video or message.video_note),
         ("voice", message.voice),
         ("file", message.audio or message.document),
