@@ -44,7 +44,7 @@ def test_whole_texts_are_balanced(source: str) -> None:
         ("> a\n>\n> b\n> > c", "> a\n>\n> b\n>\n> > c"),
         ("- a\n  b\n\n  c\n- d", "- a\n  b\n\n  c\n\n- d"),
         ("9. a\n10. b\n    - c", "9. a\n10. b\n    - c"),
-        ("- ```\n  x\n    y\n  ```", "- \nx\n  y"),
+        ("- ```\n  x\n    y\n  ```", "-\nx\n  y"),
         ("***", "———"),
         ("", ""),
         ("[a]: b", ""),

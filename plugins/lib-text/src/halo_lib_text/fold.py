@@ -28,6 +28,7 @@ from .model import (
     Table,
     Text,
 )
+from .parse import parse
 
 _WIDEST = 80  # columns of a table that is laid out; a wider one would wrap, and padding it costs
 
@@ -65,8 +66,8 @@ def _fence(code: str, language: str) -> str:
 class Style:
     """What a platform writes; each function gets text that is rendered, but for `text`, `code` and `fence`.
 
-    The defaults are plain text. `quote` gets how many quotes it lies in, `table` the table itself, for `grid` or for
-    something else; `item` a list item's marker as it is in the source.
+    The defaults are plain text. `quote` gets how many quotes it lies in too, `heading` its level, `item` a list item's
+    marker as it is in the source; `table` the table itself, which is a fence around its `grid` if there is no `table`.
     """
 
     text: Callable[[str], str] = same
@@ -94,8 +95,6 @@ def fold(document: Document, style: Style) -> str:
 
 def plain(source: str | Document) -> str:
     """Return a text without its markup: links as `text (url)`, lists with their markers, code as it is."""
-    from .parse import parse
-
     return fold(parse(source) if isinstance(source, str) else source, PLAIN)
 
 
@@ -156,7 +155,7 @@ class _Fold:
         if item.resumed:
             return body
         if item.children and isinstance(item.children[0], Fence | Table):
-            return f"{pad}{marker}\n{body}"
+            return f"{pad}{marker.rstrip()}\n{body}"
         return pad + marker + body.removeprefix(inner)
 
     def inlines(self, inlines: Sequence[Inline]) -> str:
