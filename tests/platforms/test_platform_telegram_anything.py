@@ -16,7 +16,7 @@ from .telegram.server import METHODS, TelegramServer
 NAMES = (
     "text caption parse_mode entities caption_entities message_id message_thread_id reply_parameters "
     "reply_to_message_id reply_markup media photo document offset limit allowed_updates url secret_token commands "
-    "scope language_code name draft_id action callback_query_id file_id user_id message_ids reaction icon_color duration"
+    "scope language_code name draft_id action callback_query_id file_id user_id message_ids reaction icon_color"
 )
 KEY_NAMES = (
     "type offset length user id url media caption message_id chat_id quote inline_keyboard text callback_data command "
