@@ -9,7 +9,7 @@ import pytest
 from tests.platforms.telegram import Stage, TelegramServer
 
 from halo_kernel import Delivery, Kernel, Owed, SystemClock
-from halo_kernel.testing import Answer, Workbench, until
+from halo_kernel.testing import Answer, Pieces, Workbench, until
 
 from .conftest import Serve
 
@@ -236,3 +236,18 @@ async def test_a_hundred_old_updates_make_no_new_turn(
     stage.say(ann, "new")
     await until(lambda: "You said: new" in stage.texts(ann), what="the answer")
     assert len(stage.texts(ann)) == 21
+
+
+async def test_a_chat_that_is_full_keeps_no_other_back(stage: Stage, serve: Serve, halo: Workbench) -> None:
+    """Where too much waits in one chat, its people are told, and others are answered as ever."""
+    halo.model.then(Pieces(["slow", "ly"], delay=2.0))
+    await serve(env={"HALO_SESSION_MAX_QUEUE_SIZE": "1"})
+    ann, bob = stage.user("Ann"), stage.user("Bob")
+    stage.say(ann, "one")
+    await until(lambda: len(halo.model.requests) == 1, what="the first turn")
+    for text in ("two", "three"):
+        stage.say(ann, text)
+    stage.say(bob, "hello")
+    await until(lambda: stage.texts(bob) == ["You said: hello"], what="an answer to another")
+    await until(lambda: any("Too much is waiting" in text for text in stage.texts(ann)), what="what Ann is told")
+    await until(lambda: not stage.pending(), what="the end of the queue")
