@@ -213,7 +213,7 @@ async def test_recovery_after_a_crash(tmp_path: Path) -> None:
         workspace = sessions[0].info.workspace
         database = kernel.workspaces.seats[workspace].database
         await database.write(_cut)
-        await kernel.workspaces.seats[workspace].mark_busy()
+        await kernel.workspaces.mark_busy(workspace)
     asked = model.requests[:]
     model.requests.clear()
     began = time.perf_counter()

@@ -246,5 +246,5 @@ def test_a_kill_between_intent_effect_and_mark(crash_points: CrashPoints) -> Non
     """Killed at any point, and repeated: one message, one answer, one notice, one finished row."""
     died = crash_points(take_an_order, count, prepare=nothing)
     told = " ".join(map(str, died))
-    for commit in ("intend", "LiveSession._accept", ": owe", "catch_up", "Desk.commit", "finish"):
+    for commit in ("intend", "Session._accept", ": owe", "catch_up", "Desk.commit", "finish"):
         assert commit in told

@@ -73,5 +73,5 @@ async def count(halo: Workbench) -> None:
 def test_a_kill_anywhere_in_a_childs_work(crash_points: CrashPoints) -> None:
     """Killed at any commit from the request to the report that was read: the parent is told once how it ended."""
     died = " ".join(map(str, crash_points(ask, count, prepare=prepare)))
-    for commit in ("LiveSession._accept", "Desk.commit", "lease tree:"):
+    for commit in ("Session._accept", "Desk.commit", "lease tree:"):
         assert commit in died

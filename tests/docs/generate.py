@@ -19,12 +19,13 @@ from typing import get_args
 import msgspec
 
 import halo_kernel
+from halo_cli.quality.scale import read_scale
 from halo_kernel import contracts, hookspecs, pytest_plugin, testing
 from halo_kernel.manifests import Manifest
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 _PART = re.compile(r"(<!-- from the code: (\w+) ?([\w.]*) -->\n).*?(<!-- end -->)", re.DOTALL)
-# The kernel's own classes that `Host` leads to, each with those of its public methods that are the kernel's own.
+# The kernel's own classes that `Host` leads to, each with those of its public members that are the kernel's own.
 HANDED_OUT = {
     "Accounts": "start restart",
     "Blobs": "collect sweep",
@@ -37,10 +38,11 @@ HANDED_OUT = {
     "Questions": "",
     "Scope": "close",
     "Secrets": "",
-    "Sessions": "recover wake close start_child",
+    "Session": "lease running closed find_agent stir wake tell_tree told alter doze halted close write",
+    "Sessions": "make recover wake close",
     "Settings": "declare",
     "Subscription": "",
-    "Workspaces": "seat busy close watch close_idle",
+    "Workspaces": "seat busy mark_busy close watch close_idle",
 }
 _WHEN_IT_FAILS = {
     "collect": "its part is missing",
@@ -72,7 +74,7 @@ def said(thing: object) -> str:
 def short(annotation: object) -> str:
     """Return a type as people write it."""
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    text = re.sub(r"Annotated\[([^,]+), Meta\([^)]*\)\]", r"\1", re.sub(r"\bLive(Session)\b", r"\1", text.strip("'")))
+    text = re.sub(r"Annotated\[([^,]+), Meta\([^)]*\)\]", r"\1", text.strip("'"))
     return re.sub(
         r"\b(?:records|contracts|typing|collections\.abc|msgspec|errors|builtins|halo_kernel(\.\w+)*)\.", "", text
     )
@@ -103,16 +105,22 @@ def members(name: str) -> Iterator[str]:
 
 
 def handed_out(name: str) -> Iterator[tuple[str, str]]:
-    """Yield what plugins hold of a class of the kernel: attributes with a remark, and methods."""
+    """Yield what plugins hold of a class of the kernel: attributes with a remark, properties, and methods."""
     kind = getattr(halo_kernel, name)
-    attribute = re.compile(r"^        self\.(\w+)(?:: (.+?))? = (.+?)  # (.+)$", re.MULTILINE)
+    attribute = re.compile(r"^        self\.([a-z]\w*)(?:: (.+?))? = (.+?)  # (.+)$", re.MULTILINE)
     for each, annotation, value, remark in attribute.findall(inspect.getsource(kind)):
+        if each in HANDED_OUT[name].split():
+            continue
         given = inspect.signature(kind).parameters.get(value)
         guess = short(given.annotation) if given else "int" if value.isdecimal() else ""
-        yield ": ".join(filter(None, [each, annotation or guess])), remark
+        yield ": ".join(filter(None, [each, short(annotation or guess)])), remark
     for each, member in vars(kind).items():
-        if inspect.isfunction(member) and not each.startswith("_") and each not in HANDED_OUT[name].split():
+        if each.startswith("_") or each in HANDED_OUT[name].split():
+            continue
+        if inspect.isfunction(member):
             yield method(each, member)
+        elif isinstance(member, property):
+            yield f"{each}: {short(inspect.get_annotations(member.fget)['return'])}", said(member.fget)
 
 
 def members_of(kind: type) -> Iterator[tuple[str, str]]:
@@ -297,8 +305,14 @@ def deprecations(_: str) -> Iterator[str]:
     return table("name | since | use | gone in", rows or [["none", "", "", ""]])
 
 
+def scale(_: str) -> Iterator[str]:
+    """The rules of the quality scale."""
+    return table("rule | tier | ", ([f"`{each.id}`", each.tier, each.says] for each in read_scale()))
+
+
 PARTS: dict[str, Callable[[str], Iterator[str]]] = {
-    each.__name__: each for each in (hooks, members, records, names, others, kit, fixtures, manifest, deprecations)
+    each.__name__: each
+    for each in (hooks, members, records, names, others, kit, fixtures, manifest, deprecations, scale)
 }
 
 

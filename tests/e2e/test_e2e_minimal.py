@@ -37,13 +37,13 @@ class Installed:
 
 @pytest.fixture
 def minimal(tmp_path: Path) -> Iterator[Installed]:
-    """`pip install ./kernel ./plugins/web`, and nothing else."""
+    """`pip install ./kernel ./plugins/lib-files ./plugins/web`, and nothing else."""
     folder = tmp_path / "environment"
     subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, str(folder)], check=True, timeout=60)
     for person in a_person(tmp_path, program=[str(folder / "bin" / "halo")]):
         person.env.pop("PYTHONPATH", None)
         installed = Installed(folder, person)
-        installed.pip_install("kernel", "plugins/web")
+        installed.pip_install("kernel", "plugins/lib-files", "plugins/web")
         yield installed
 
 

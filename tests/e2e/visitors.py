@@ -31,7 +31,7 @@ class Visitor:
     def ask(self, question: str) -> list[dict[str, Any]]:
         """Ask in a new session, as the page does, and return the frames of the whole answer."""
         body = json.dumps({"message": question, "workspace": self.workspace}).encode()
-        request = Request(urljoin(self.address, "/api/web/chat"), body, {"Content-Type": "application/json"})
+        request = Request(urljoin(self.address, "/api/page/chat"), body, {"Content-Type": "application/json"})
         with self._opener.open(request, timeout=60) as reply:
             return list(self._frames(reply))
 

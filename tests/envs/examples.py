@@ -1,7 +1,7 @@
 """Check the example plugins that are installed, as their authors would: `examples.py [pytest arguments]`.
 
-`halo plugins check` judges all, mypy their sources against the kernel as it is installed, then each one's tests run in
-its folder. Results go to `HALO_RESULTS/examples-<name>.xml`.
+`halo plugins check` judges all, and sees that each stands at silver, mypy checks their sources against the kernel as it
+is installed, then each one's tests run in its folder. Results go to `HALO_RESULTS/examples-<name>.xml`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ def main(*arguments: str) -> int:
     python = (sys.executable, "-m")
     passed = [
         run(*python, "halo_kernel", "plugins", "check", *[each.name.removeprefix("halo-") for each in folders]),
+        run(*python, "halo_kernel", "plugins", "check", "--tier", "silver", *map(str, folders)),
         run(*python, "mypy", "--strict", *[str(each / "src") for each in folders]),
     ]
     for each in folders:

@@ -28,7 +28,10 @@ def sources() -> list[Path]:
     """List the files that wheels are made of."""
     found = [ROOT / "pyproject.toml", ROOT / "README.md"]
     for project in [ROOT / "kernel", *sorted((ROOT / "plugins").iterdir()), *examples()]:
-        found += [path for path in sorted(project.rglob("*")) if path.is_file() and not UNPACKED & {*path.parts}]
+        for path in sorted(project.rglob("*")):
+            top, *below = path.relative_to(project).parts
+            if path.is_file() and top not in UNPACKED and "__pycache__" not in below:
+                found.append(path)
     return found
 
 

@@ -26,8 +26,8 @@ DANGEROUS = {"POST /api/server/stop", "POST /api/plugins/{plugin}/reload"}
 # What has no end by itself: only the beginning of the answer is looked at.
 ENDLESS = {
     "GET /api/workspaces/{workspace}/sessions/{session}/stream",
-    "GET /api/web/subscribe",
-    "POST /api/web/chat",
+    "GET /api/page/subscribe",
+    "POST /api/page/chat",
 }
 # After these there is nothing left of the session or workspace: they get one of their own.
 LAST = {

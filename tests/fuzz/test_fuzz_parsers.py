@@ -18,7 +18,7 @@ from halo_kernel.egress import parse_allowed
 from halo_kernel.journal import make_cursor, parse_cursor
 from halo_kernel.log import logger
 from halo_kernel.manifests import read_manifest
-from halo_kernel.outbox.lanes import lane_of
+from halo_kernel.outbox.courier import lane_of
 from halo_kernel.settings.loaded import Declared, Reading
 from halo_kernel.settings.sections import KERNEL_SECTIONS
 from halo_lib_client.client import read_events

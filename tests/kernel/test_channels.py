@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from halo_kernel import (
     Account,
@@ -20,12 +21,13 @@ from halo_kernel import (
     Kernel,
     NotFound,
     Principal,
+    Readiness,
     Route,
     WorkspaceUnusable,
     WrongCredentials,
     hook,
 )
-from halo_kernel.testing import Answer, LineChannel, ScriptedModel, listening, running_kernel
+from halo_kernel.testing import Answer, LineChannel, ScriptedModel, listening, running_kernel, until
 
 
 class Client:
@@ -221,14 +223,51 @@ async def test_wrong_tokens_lock_an_address_out(tmp_path: Path) -> None:
 
 
 async def test_readiness_is_the_age_of_what_was_heard(tmp_path: Path) -> None:
-    """An account that was never heard, or is switched off, has no age; what arrives makes it young."""
-    async with line(tmp_path / "home", tmp_path / "w") as (kernel, _client, _):
-        assert await kernel.host.accounts.silence("line", "other") is None
-        age = await kernel.host.accounts.silence("line", "bot")
-        assert age is not None and age < 5
-        account = (await kernel.host.accounts.list())[0]
-        await kernel.host.accounts.put(Account(type="line", id="bot", workspace=account.workspace, enabled=False))
-        assert await kernel.host.accounts.silence("line", "bot") is None
+    """What is heard makes an account ready; silence, trouble, a switch and a missing plugin make it not, and say so."""
+    async with line(tmp_path / "home", tmp_path / "w") as (kernel, client, channel):
+        accounts = kernel.host.accounts
+        with pytest.raises(NotFound):
+            await accounts.readiness("line", "other")
+        now = await accounts.readiness("line", "bot")
+        assert now.ready and now.reason == "" and now.silence is not None and now.silence < 5
+        account = (await accounts.list())[0]
+        door = accounts.door(account)
+        door.failed("the token was revoked")
+        assert (await accounts.readiness("line", "bot")).reason == "the token was revoked"
+        await client.send("1", "hello")
+        await client.until("ack")
+        assert (await accounts.readiness("line", "bot")).ready
+        channel.silence = 0.0
+        assert (await accounts.readiness("line", "bot")).reason == "the platform has said nothing for 0 s"
+        await accounts.put(Account(type="ghost", id="bot", workspace=account.workspace))
+        assert (await accounts.readiness("ghost", "bot")).reason == "no plugin brings the channel ghost"
+        await accounts.put(Account(type="line", id="bot", workspace=account.workspace, enabled=False))
+        assert await accounts.readiness("line", "bot") == Readiness(ready=False, reason="it is disabled")
+
+
+async def test_an_account_of_a_command_does_not_run(tmp_path: Path) -> None:
+    """A kernel that does not serve says so of its accounts."""
+    async with running_kernel(tmp_path / "home", extra={"line": LineChannel()}) as kernel:
+        await kernel.host.accounts.put(Account(type="line", id="bot", workspace=str(tmp_path)))
+        assert (await kernel.host.accounts.readiness("line", "bot")).reason == "it does not run here"
+
+
+async def test_an_account_that_never_heard_anything_is_not_ready_in_time(tmp_path: Path) -> None:
+    """A platform that never answers is silent from the start."""
+
+    class Deaf(LineChannel):
+        async def run(self, account: Account, door: Any) -> None:
+            await asyncio.Event().wait()
+
+    async with running_kernel(tmp_path / "home", extra={"line": Deaf(silence=0.2)}) as kernel:
+        await kernel.host.accounts.put(Account(type="line", id="bot", workspace=str(tmp_path)))
+        await kernel.work()
+        await until(lambda: kernel.host.accounts.readiness("line", "bot"), what="the account")
+
+        async def is_red() -> bool:
+            return not (await kernel.host.accounts.readiness("line", "bot")).ready
+
+        await until(is_red, what="silence")
 
 
 class Breaking(LineChannel):
@@ -249,5 +288,26 @@ async def test_a_channel_that_fails_is_run_again(tmp_path: Path) -> None:
     async with running_kernel(tmp_path / "home", extra={"line": channel}) as kernel:
         await kernel.host.accounts.put(Account(type="line", id="bot", workspace=str(tmp_path)))
         await kernel.work()
+        await until(lambda: channel.starts)
+        readiness = await kernel.host.accounts.readiness("line", "bot")
+        assert readiness == Readiness(ready=False, reason="the platform hung up")
         await asyncio.wait_for(channel.ready.wait(), 10)
         assert channel.starts == 3
+        assert (await kernel.host.accounts.readiness("line", "bot")).ready
+
+
+async def test_an_accounts_secrets_are_its_own(tmp_path: Path) -> None:
+    """They stay when the account changes, are in no list, and are masked once they were read; others have none."""
+    async with line(tmp_path / "home", tmp_path / "w") as (kernel, _client, _):
+        accounts = kernel.host.accounts
+        (account,) = await accounts.list()
+        await accounts.put(account, secrets={"token": "a-long-token-of-the-bot"})
+        await accounts.put(replace(account, label="Bot"))
+        assert "a-long-token" not in repr(await accounts.list())
+        found = await accounts.secrets("line", "bot")
+        assert {name: secret.reveal() for name, secret in found.items()} == {"token": "a-long-token-of-the-bot"}
+        assert kernel.host.secrets.mask("with a-long-token-of-the-bot") == "with <secret line:bot:token>"
+        await accounts.put(account, secrets={})
+        assert await accounts.secrets("line", "bot") == {}
+        with pytest.raises(NotFound):
+            await accounts.secrets("line", "other")

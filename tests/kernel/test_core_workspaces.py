@@ -115,7 +115,7 @@ async def test_a_workspace_that_cannot_be_recovered_keeps_no_other_waiting(
         for name in ("a", "b"):
             (tmp_path / name).mkdir()
             names.append((await kernel.host.workspaces.open(tmp_path / name)).id)
-            await kernel.workspaces.seats[names[-1]].mark_busy()
+            await kernel.workspaces.mark_busy(names[-1])
         recovered: list[str] = []
         recover = kernel.sessions.recover
 

@@ -19,7 +19,6 @@ from halo_kernel.credentials import (
     Cookies,
     Credentials,
     Links,
-    make_credentials,
 )
 from halo_kernel.testing import VirtualClock
 
@@ -85,9 +84,9 @@ def test_a_key_that_is_none_is_made_anew(tmp_path: Path, clock: VirtualClock, co
     path.parent.mkdir(mode=0o700)
     path.write_bytes(content)
     path.chmod(0o600)
-    value = make_credentials(tmp_path, clock).cookies.sign(OPERATOR)
+    value = Credentials(tmp_path, clock).cookies.sign(OPERATOR)
     assert len(bytes.fromhex(path.read_text())) == 32
-    assert make_credentials(tmp_path, clock).cookies.read(value) is not None, "it outlives the server"
+    assert Credentials(tmp_path, clock).cookies.read(value) is not None, "it outlives the server"
 
 
 def test_a_cookie_without_our_claims_is_none(clock: VirtualClock) -> None:
@@ -238,9 +237,10 @@ def test_counts_are_bounded(clock: VirtualClock) -> None:
     assert len(attempts._wrong) == 10_000
 
 
-def test_the_token_is_compared_whole(clock: VirtualClock) -> None:
+def test_the_token_is_compared_whole(tmp_path: Path, clock: VirtualClock) -> None:
     """Only the whole token is the token, and it is in no text about the credentials."""
-    credentials = Credentials(KEY, clock)
+    (tmp_path / "secrets").mkdir()
+    credentials = Credentials(tmp_path, clock)
     assert credentials.is_token(credentials.token)
     assert not credentials.is_token(credentials.token[:-1])
     assert not credentials.is_token("")

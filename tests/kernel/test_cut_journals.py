@@ -537,5 +537,5 @@ async def test_a_process_that_dies_inside_any_write_goes_on(tmp_path: Path) -> N
             break
         died.append(place)
     print(f"died inside {len(died)} writes")
-    for write in ("Desk.commit", "LiveSession._accept"):
+    for write in ("Desk.commit", "Session._accept"):
         assert write in " ".join(died), died

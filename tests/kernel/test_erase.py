@@ -122,7 +122,7 @@ async def test_nothing_of_it_is_anywhere(tmp_path: Path) -> None:
             asked.id, workspace=workspace, principal=OPERATOR, approved=True, text=f"yes, {SECRET}"
         )
         assert (await turn.result).outcome == "succeeded"
-        await until(lambda: len(post.arrived) == 2)
+        await until(lambda: len(post.arrived) == 3)  # the question, the reply and the report
         await database(kernel, session).write(
             lambda tx: tx.execute("INSERT INTO partials VALUES (?, 't', 'r', ?)", (session.info.id, SECRET)) and None
         )

@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from halo_kernel import CursorGone, Exchange, Kernel, Route, ServerEvent, Stream, hook
-from halo_kernel.http import streams
-from halo_kernel.http.streams import EventStream
+from halo_kernel.http import replies
+from halo_kernel.http.replies import EventStream
 from halo_kernel.testing import Front, listening, running_kernel
 
 
@@ -251,7 +251,7 @@ async def test_head_of_a_stream_has_headers_only(client: httpx.AsyncClient, sour
 
 async def test_a_quiet_stream_is_kept_alive(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     """A comment goes out whenever nothing else did for a while, so that no proxy gives the stream up."""
-    monkeypatch.setattr(streams, "KEEP_ALIVE", 0.03)
+    monkeypatch.setattr(replies, "KEEP_ALIVE", 0.03)
     sent: list[bytes] = []
     go = asyncio.Event()
 

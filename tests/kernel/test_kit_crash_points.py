@@ -69,7 +69,7 @@ def test_one_message_has_one_row_and_one_answer(crash_points: CrashPoints) -> No
     told = " ".join(map(str, died))
     assert {point.side for point in died} == {"before", "after"}
     assert [point.number for point in died] == sorted(point.number for point in died)
-    for commit in ("kernel: open", "halo: open", "lease tree:talk_1", "LiveSession._accept", "Desk.commit"):
+    for commit in ("kernel: open", "halo: open", "lease tree:talk_1", "Session._accept", "Desk.commit"):
         assert f"{commit}" in told
 
 

@@ -175,7 +175,8 @@ async def test_an_open_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: py
         info = session.info
         await session.close("land")
         seat = kernel.workspaces.seats[info.workspace]
-        read, agent, count = seat.database.read, seat.find_agent, iter(range(100))
+        workspaces = kernel.workspaces
+        read, agent, count = seat.database.read, workspaces.agent, iter(range(100))
 
         async def fails(fn: Any) -> Any:
             if next(count) == step:
@@ -187,12 +188,12 @@ async def test_an_open_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: py
 
         monkeypatch.setattr(seat.database, "read", fails)
         if step > 1:
-            monkeypatch.setattr(seat, "find_agent", lost)
+            monkeypatch.setattr(workspaces, "agent", lost)
         with pytest.raises(HaloError, match="injected"):
             await kernel.host.sessions.open(info.id, workspace=info.workspace, principal=OPERATOR)
         assert info.id not in seat.sessions and not kernel.sessions._opening
         monkeypatch.setattr(seat.database, "read", read)
-        monkeypatch.setattr(seat, "find_agent", agent)
+        monkeypatch.setattr(workspaces, "agent", agent)
         again = await kernel.host.sessions.open(info.id, workspace=info.workspace, principal=OPERATOR)
         assert (await again.prompt(Incoming(text="hi")).result).text == "echo: hi"
 

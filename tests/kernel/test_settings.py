@@ -19,7 +19,7 @@ from halo_kernel import (
     Section,
     ServerSettings,
 )
-from halo_kernel.settings import KERNEL_SECTIONS, Settings, load_settings
+from halo_kernel.settings import KERNEL_SECTIONS, Settings
 
 
 class Vendor(Struct, frozen=True, kw_only=True):
@@ -70,7 +70,7 @@ class Home:
     def load(self, text: str = "", **env: str) -> Settings:
         if text:
             self.file.write_text(text)
-        return load_settings(self.path, SECTIONS, env)
+        return Settings(self.path, SECTIONS, env)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def home(tmp_path: Path) -> Home:
 
 def test_without_a_file_everything_is_default(tmp_path: Path) -> None:
     """A home that does not exist yet has all defaults, and reading it makes nothing."""
-    loaded = load_settings(tmp_path / "none", SECTIONS, {})
+    loaded = Settings(tmp_path / "none", SECTIONS, {})
     assert loaded.of(ServerSettings) == ServerSettings()
     assert loaded.of(Acme) == Acme()
     assert list(tmp_path.iterdir()) == []
@@ -305,7 +305,7 @@ def test_unknown_keys_are_listed(home: Home) -> None:
 
 def test_a_section_is_the_first_plugins(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Another that claims it is named in the log and has none; so the kernel's own sections are nobody else's."""
-    loaded = load_settings(tmp_path, [*SECTIONS, ("rival", Section("server", Retry))], {})
+    loaded = Settings(tmp_path, [*SECTIONS, ("rival", Section("server", Retry))], {})
     with pytest.raises(NotFound):
         loaded.of(Retry)
     assert loaded.of(ServerSettings).port == 9527
@@ -314,7 +314,7 @@ def test_a_section_is_the_first_plugins(tmp_path: Path, caplog: pytest.LogCaptur
 
 def test_a_section_needs_defaults(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A plugin whose struct has a required field is named in the log; the server's settings load."""
-    loaded = load_settings(tmp_path, [*SECTIONS, ("vend", Section("vend", Vendor))], {})
+    loaded = Settings(tmp_path, [*SECTIONS, ("vend", Section("vend", Vendor))], {})
     with pytest.raises(NotFound):
         loaded.of(Vendor)
     assert loaded.of(LogSettings).level == "warn"
@@ -324,7 +324,7 @@ def test_a_section_needs_defaults(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 def test_a_section_that_nobody_provides_is_said_so(tmp_path: Path) -> None:
     """Asking for the settings of a plugin that is not loaded is an error that says it."""
     with pytest.raises(NotFound, match="no plugin that is loaded provides settings of the type Acme"):
-        load_settings(tmp_path, [], {}).of(Acme)
+        Settings(tmp_path, [], {}).of(Acme)
 
 
 def test_every_secret_is_known(home: Home) -> None:
@@ -345,6 +345,6 @@ def test_a_secret_within_a_part_is_a_secret(tmp_path: Path, home: Home) -> None:
     assert fields["acme.vendors"].global_only
     assert not fields["acme.url"].global_only
     assert fields["server.port"].global_only
-    (inner, key) = load_settings(tmp_path, [("knot", Section("knot", Knot))], {}).at().fields.values()
+    (inner, key) = Settings(tmp_path, [("knot", Section("knot", Knot))], {}).at().fields.values()
     assert inner.secret
     assert key.secret

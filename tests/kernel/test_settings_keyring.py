@@ -14,7 +14,8 @@ from keyring.errors import KeyringLocked, PasswordDeleteError
 from msgspec import Meta, Struct
 
 from halo_kernel import BadInput, Secret, Section
-from halo_kernel.settings import KERNEL_SECTIONS, Secrets, Settings, load_settings
+from halo_kernel.secrets import Secrets
+from halo_kernel.settings import KERNEL_SECTIONS, Settings
 
 
 class Memory(KeyringBackend):
@@ -81,7 +82,7 @@ def home(tmp_path: Path) -> Path:
 def load(home: Path, text: str = "", **env: str) -> Settings:
     if text:
         (home / "secrets" / "settings.yaml").write_text(text)
-    return load_settings(home, SECTIONS, env)
+    return Settings(home, SECTIONS, env)
 
 
 # references
@@ -124,8 +125,8 @@ def test_what_a_plugin_keeps_is_read_and_hidden(home: Path, ring: Memory) -> Non
     ring.held["halo", "token"] = "in the keyring"
     (home / "secrets" / "slack.secrets").write_text('{"token": "keyring:halo/token", "old": "in the file"}')
     loaded = load(home)
-    mine = Secrets(loaded, "slack")
-    assert (mine.known(), Secrets(loaded, "telegram").known()) == (["old", "token"], [])
+    mine = Secrets(loaded.home, loaded.redactor, "slack")
+    assert (mine.known(), Secrets(loaded.home, loaded.redactor, "telegram").known()) == (["old", "token"], [])
     assert (mine.get("token"), mine.get("old"), mine.get("new")) == (
         Secret("in the keyring"),
         Secret("in the file"),

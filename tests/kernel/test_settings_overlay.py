@@ -10,7 +10,7 @@ import pytest
 from msgspec import Meta, Struct
 
 from halo_kernel import Secret, Section, WorkspaceInfo
-from halo_kernel.settings import Settings, load_settings
+from halo_kernel.settings import Settings
 
 
 class Vendor(Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class Place:
             self.file.write_text(home)
         if over:
             self.over.write_text(over)
-        return load_settings(self.home, SECTIONS, env)
+        return Settings(self.home, SECTIONS, env)
 
 
 @pytest.fixture

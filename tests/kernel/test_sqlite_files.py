@@ -20,7 +20,7 @@ import apsw
 import pytest
 
 from halo_kernel import BadInput, Place, StorageUnavailable
-from halo_kernel.sqlite import SqliteStorage, files, filesystems, is_own_file
+from halo_kernel.sqlite import SqliteStorage, files, is_own_file
 
 
 async def _open(folder: Path, *, name: str = "halo", scope: Any = "workspace", **options: Any) -> Any:
@@ -182,10 +182,10 @@ async def test_network_file_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     await database.close()
     stat_call = partial(subprocess.check_output, ["stat", "-f", "-c", "%t", tmp_path])
     kind = int(await asyncio.to_thread(stat_call), 16)
-    assert not filesystems.is_network(tmp_path)
-    assert not filesystems.is_network(tmp_path / "missing")
-    monkeypatch.setattr(filesystems, "NETWORK_TYPES", {kind: "ours"})
-    assert filesystems.is_network(tmp_path)
+    assert not files.is_network(tmp_path)
+    assert not files.is_network(tmp_path / "missing")
+    monkeypatch.setattr(files, "NETWORK_TYPES", {kind: "ours"})
+    assert files.is_network(tmp_path)
     database = await _open(tmp_path)
     await database.write(lambda tx: tx.execute("CREATE TABLE t(x)"))
     assert not (tmp_path / "halo.db-shm").exists()

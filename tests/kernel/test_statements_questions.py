@@ -332,7 +332,7 @@ async def test_a_crash_after_an_answer(tmp_path: Path, monkeypatch: pytest.Monke
         await until(lambda: session.info.state == "waiting")
         (question,) = await open_questions(kernel, session)
         if not begun:
-            monkeypatch.setattr("halo_kernel.sessions.session.LiveSession.stir", lambda session, hard=0: None)
+            monkeypatch.setattr("halo_kernel.sessions.session.Session.stir", lambda session, hard=0: None)
         await answered(kernel, session, question)
         await until(lambda: tool.effects == (["one"] if begun else []))
     monkeypatch.undo()

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from halo_kernel import OPERATOR, Event, Incoming, Kernel, Mode, ModelRequest, Session, TurnEnded, TurnStarted
-from halo_kernel.sessions.session import LiveSession
 from halo_kernel.testing import (
     Answer,
     Calls,
@@ -137,7 +136,7 @@ def test_a_cancel_reaches_the_active_run_alone(seed: int) -> None:
 
 
 async def never_begun(rnd: random.Random, home: Path) -> None:
-    wake = LiveSession.wake
+    wake = Session.wake
 
     def cancelled(session: Any) -> None:
         fresh = session._driver is None
@@ -146,7 +145,7 @@ async def never_begun(rnd: random.Random, home: Path) -> None:
             session._driver.cancel()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LiveSession, "wake", cancelled)
+        patch.setattr(Session, "wake", cancelled)
         async with running_kernel(home / "home", model=model(rnd), tools=[NoteTool()], clock=VirtualClock()) as kernel:
             session: Any = await a_session(kernel, home / "w")
             handles = []

@@ -30,12 +30,12 @@ _HOMES = {
     "runtime": "Kernel",
     "schema": "newest_schema",
     "scopes": "Scope",
-    "secrets": "ensure_home write_secret",
+    "secrets": "Secrets ensure_home resolve_secret use_keyring write_secret",
     "server.listening": "serving",
-    "sessions": "Outbox Prompt Questions Sessions",
+    "sessions": "Outbox Prompt Questions Session Sessions",
     "settings": "AgentSettings EgressSettings LimitSettings LogSettings ModelSettings PluginSettings Reading"
-    " SecretSettings Secrets ServerSettings SessionSettings Settings SettingsField SettingsFile SettingsFinding"
-    " load_kernel_settings resolve_secret use_keyring",
+    " SecretSettings ServerSettings SessionSettings Settings SettingsField SettingsFile SettingsFinding"
+    " load_kernel_settings",
     "sites": "Wanted add_sites default_home read_sets",
     "sqlite": "is_network is_own_file",
     "testing.checks": "Verdict judge",

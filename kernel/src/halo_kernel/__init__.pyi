@@ -32,12 +32,16 @@ from .repair import repair_history as repair_history
 from .runtime import Kernel as Kernel
 from .schema import newest_schema as newest_schema
 from .scopes import Scope as Scope
+from .secrets import Secrets as Secrets
 from .secrets import ensure_home as ensure_home
+from .secrets import resolve_secret as resolve_secret
+from .secrets import use_keyring as use_keyring
 from .secrets import write_secret as write_secret
 from .server.listening import serving as serving
 from .sessions import Outbox as Outbox
 from .sessions import Prompt as Prompt
 from .sessions import Questions as Questions
+from .sessions import Session as Session
 from .sessions import Sessions as Sessions
 from .settings import AgentSettings as AgentSettings
 from .settings import EgressSettings as EgressSettings
@@ -46,7 +50,6 @@ from .settings import LogSettings as LogSettings
 from .settings import ModelSettings as ModelSettings
 from .settings import PluginSettings as PluginSettings
 from .settings import Reading as Reading
-from .settings import Secrets as Secrets
 from .settings import SecretSettings as SecretSettings
 from .settings import ServerSettings as ServerSettings
 from .settings import SessionSettings as SessionSettings
@@ -55,8 +58,6 @@ from .settings import SettingsField as SettingsField
 from .settings import SettingsFile as SettingsFile
 from .settings import SettingsFinding as SettingsFinding
 from .settings import load_kernel_settings as load_kernel_settings
-from .settings import resolve_secret as resolve_secret
-from .settings import use_keyring as use_keyring
 from .sites import Wanted as Wanted
 from .sites import add_sites as add_sites
 from .sites import default_home as default_home

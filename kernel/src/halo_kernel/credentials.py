@@ -126,9 +126,17 @@ class Attempts:
 
 
 class Credentials:
-    """All that the kernel's own scheme `operator` accepts, for one running server. `key` signs the cookies."""
+    """All that the kernel's own scheme `operator` accepts, for one running server of a home.
 
-    def __init__(self, key: bytes, clock: Clock) -> None:
+    The key that signs the home's cookies is made once and outlives the server.
+    """
+
+    def __init__(self, home: Path, clock: Clock) -> None:
+        path, key = home / "secrets" / "cookie.key", b""
+        with suppress(ValueError):  # what is there is none
+            key = bytes.fromhex(read_secret(path) or "")
+        if len(key) != _KEY_BYTES:
+            write_secret(path, (key := secrets.token_bytes(_KEY_BYTES)).hex() + "\n")
         self.cookies = Cookies(key, clock)
         self.links = Links(clock)
         self.attempts = Attempts(clock)
@@ -137,16 +145,6 @@ class Credentials:
     def is_token(self, given: str) -> bool:
         """Tell whether `given` is this server's local token, in constant time."""
         return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
-
-
-def make_credentials(home: Path, clock: Clock) -> Credentials:
-    """Return credentials with a new local token; the key of a home's cookies is made once and outlives the server."""
-    path, key = home / "secrets" / "cookie.key", b""
-    with suppress(ValueError):  # what is there is none
-        key = bytes.fromhex(read_secret(path) or "")
-    if len(key) != _KEY_BYTES:
-        write_secret(path, (key := secrets.token_bytes(_KEY_BYTES)).hex() + "\n")
-    return Credentials(key, clock)
 
 
 def _digest(token: str) -> bytes:

@@ -19,11 +19,12 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from types import NoneType, SimpleNamespace
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import pluggy
 
-from .answers import Spec, WrongAnswer, checked, result_type
+from . import contracts, errors, records
 from .errors import HaloError, PluginFailed
 from .log import logger
 from .records import Denial, PreparedInput, Question
@@ -31,6 +32,7 @@ from .supervisor import bounded, end_task
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Spec = Callable[..., object]
 Asked = Callable[P, Coroutine[Any, Any, T]]
 Collected = Callable[P, Iterable[T]] | Asked[P, Iterable[T]]
 
@@ -60,7 +62,7 @@ def _arguments(spec: Spec) -> tuple[str, ...]:
 _is_awaited = cache(inspect.iscoroutinefunction)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Call:
     """One plugin's implementation of a hook, with its arguments. `place` orders those that are asked one by one."""
 
@@ -222,17 +224,12 @@ class Hooks:
     def _calls(self, spec: Spec, args: tuple[object, ...], kwargs: Mapping[str, object]) -> list[_Call]:
         caller: pluggy.HookCaller = getattr(self.manager.hook, spec.__name__)
         given = {**dict(zip(_arguments(spec), args, strict=False)), **kwargs}
-        calls = [
-            _Call(
-                plugin=each.plugin_name,
-                spec=spec,
-                place=each.trylast - each.tryfirst,
-                function=each.function,
-                arguments={name: _seen(given[name], each.plugin_name) for name in each.argnames},
-            )
-            for each in caller.get_hookimpls()
-            if self.only in ("", each.plugin_name)
-        ]
+        calls: list[_Call] = []
+        for each in caller.get_hookimpls():
+            if self.only in ("", each.plugin_name):
+                place = each.trylast - each.tryfirst
+                seen = {name: _seen(given[name], each.plugin_name) for name in each.argnames}
+                calls.append(_Call(each.plugin_name, spec, place, each.function, seen))
         return sorted(calls, key=lambda call: call.plugin)
 
     async def _ask_all(self, calls: Sequence[_Call], limit: float) -> list[object]:
@@ -274,3 +271,50 @@ def _seen(value: object, plugin: str) -> object:
 
 def _rows(batch: object) -> list[int]:
     return [each.row for each in cast("Sequence[PreparedInput]", batch)]
+
+
+# what implementations may answer, read from the annotation of the specification
+
+
+class WrongAnswer(TypeError):
+    """An answer of the wrong type, or none; says so in a sentence."""
+
+
+@cache
+def result_type(spec: Spec) -> object:
+    """Return what implementations must answer; names of contracts, errors and records are known everywhere."""
+    names = {**vars(contracts), **vars(errors), **vars(records), **getattr(spec, "__globals__", {})}
+    holder = SimpleNamespace(__annotations__={"return": spec.__annotations__["return"]})
+    return get_type_hints(holder, names)["return"]
+
+
+def checked(answer: object, wanted: Any) -> object:
+    """Return a hook's answer, an iterable as a list, or raise `WrongAnswer` that says what it should have been."""
+    origin, inner = get_origin(wanted), get_args(wanted)
+    if isinstance(origin, type) and issubclass(origin, Iterable):
+        if not hasattr(answer, "__iter__") or type(answer) in (str, bytes, dict):
+            raise WrongAnswer(f"it answered with {type(answer).__name__}, not an iterable of {_name(inner[0])}")
+        return [checked(each, inner[0]) for each in cast("Iterable[object]", answer)]
+    kinds = inner or (wanted,)
+    if not any(_is(answer, kind) for kind in kinds):
+        missing = [each for each in _members(kinds[0]) if not hasattr(answer, each)]
+        lack = f", it has no {', '.join(missing)}" if missing else ""
+        raise WrongAnswer(f"it answered with {type(answer).__name__}, not {' or '.join(map(_name, kinds))}{lack}")
+    return answer
+
+
+def _is(value: object, kind: type) -> bool:
+    members = _members(kind)
+    return all(hasattr(value, each) for each in members) if members else isinstance(value, kind)
+
+
+@cache
+def _members(kind: type) -> tuple[str, ...]:
+    """Return the public members that a protocol asks for."""
+    protocols = [each for each in kind.__mro__ if getattr(each, "_is_protocol", False)]
+    names = {name for each in protocols for name in (*vars(each), *vars(each).get("__annotations__", ()))}
+    return tuple(sorted(name for name in names if not name.startswith("_")))
+
+
+def _name(kind: type) -> str:
+    return "None" if kind is NoneType else kind.__name__

@@ -41,6 +41,12 @@ def ask(tx: Tx, session: str, pause: Paused, *, turn: str, access: records.Acces
     return msgspec.convert({**told, "question": row[0], "options": question.options}, records.QuestionAsked)
 
 
+def in_words(question: records.Question) -> str:
+    """Return a question as a chat shows it, with the numbers that answer it: 1 allows, 2 refuses, others choose."""
+    choices = ["✅", "❌", *question.options]
+    return "\n".join([f"❓ {question.text}", "", *(f"{number}. {each}" for number, each in enumerate(choices, 1))])
+
+
 def pending(tx: Tx, session: str) -> int | None:
     """Return the question that keeps a session waiting, if one does."""
     row = tx.one("SELECT id FROM questions WHERE session = ? AND state = 'pending'", (session,))
@@ -48,9 +54,9 @@ def pending(tx: Tx, session: str) -> int | None:
 
 
 def answer(
-    tx: Tx, number: int, principal: records.Principal, *, approved: bool, text: str, at: int
+    tx: Tx, number: int, principal: records.Principal, *, approved: bool, text: str, at: int, by: str = ""
 ) -> tuple[records.QuestionInfo, tuple[records.Event, ...]]:
-    """Settle a question by its one answer, and return it with what was journaled.
+    """Settle a question by its one answer, of `by` or the principal, and return it with what was journaled.
 
     Raises `NotFound`, `Forbidden` for who may not do what the call would, `Conflict` for one that is settled.
     """
@@ -61,7 +67,7 @@ def answer(
         how = "has expired" if info.state == "pending" else f"was {info.state} already"
         raise Conflict(f"question {number} {how}", advice="look at the conversation: it has gone on")
     state: _End = "approved" if approved else "denied"
-    events = _settle(tx, "id = ?", number, state=state, text=text, by=principal.name, at=at)
+    events = _settle(tx, "id = ?", number, state=state, text=text, by=by or principal.name, at=at)
     return _find(tx, number, principal), events
 
 

@@ -28,11 +28,11 @@ from .outbox import Courier
 from .plugins import Plugin, Plugins
 from .records import HealthCheck, Offer, Route, WorkspaceInfo
 from .scopes import Scope
-from .secrets import ensure_home, write_secret
+from .secrets import Secrets, ensure_home, write_secret
 from .sessions import Outbox, Questions, Sessions
 from .sessions.retention import watch_retention
 from .sessions.seat import Seat
-from .settings import Secrets, Settings, load_kernel_settings, load_settings, sections
+from .settings import Settings, load_kernel_settings, sections
 from .sites import Wanted, add_sites
 from .supervisor import Supervisor, end_task
 from .workspaces import Workspaces
@@ -52,7 +52,8 @@ class RunningHost(contracts.Host):
 
     def seen_by(self, plugin: str) -> RunningHost:
         """Return the server as one plugin sees it: under its name in the log, in tasks, and among the secrets."""
-        return replace(self, plugin=plugin, log=logger(f"plugin.{plugin}"), secrets=Secrets(self.settings, plugin))
+        secrets = Secrets(self.settings.home, self.settings.redactor, plugin)
+        return replace(self, plugin=plugin, log=logger(f"plugin.{plugin}"), secrets=secrets)
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """See `contracts.Host.spawn`."""
@@ -72,7 +73,6 @@ class Kernel:
     sessions: Sessions
     routes: Sequence[tuple[str, Route]] = ()
     accounts: Accounts
-    _models: Models
 
     def __init__(self, home: Path, *, clock: Clock, plugins: Plugins, settings: Settings, strict: bool) -> None:
         self.home = home
@@ -83,6 +83,7 @@ class Kernel:
         self.stopping = asyncio.Event()
         self.supervisor = Supervisor()
         self.hooks = Hooks(plugins.manager, on_failure=self._failed, strict=strict)
+        self._models = Models(settings.of(sections.ModelSettings))
         self.served: Sequence[tuple[str, Route]] = ()
         self.remap: Callable[[], None] = lambda: None
         self._parts: dict[str, list[tuple[str, Any]]] = defaultdict(list)
@@ -98,28 +99,30 @@ class Kernel:
         embedded: bool = False,
         clock: Clock | None = None,
         env: Mapping[str, str] | None = None,
+        settings: Settings | None = None,
         stopping: asyncio.Event | None = None,
         **wanted: Unpack[Wanted],
     ) -> Kernel:
         """Bring up a kernel on `home`; it answers nothing yet and has recovered nothing.
 
-        `embedded` is a kernel for one command: no background duties. `stopping` is set by whoever wants it to end.
+        `embedded` is a kernel for one command: no background duties. `settings` are the kernel's own, if they were read
+        before; plugins' are declared in them. `stopping` is set by whoever wants it to end.
         Raises `BadFile` for broken settings, `StorageUnavailable`, `NewerData`.
         """
         environment = os.environ if env is None else env
         ensure_home(home)
-        bare = load_kernel_settings(home, environment)
+        settings = settings or load_kernel_settings(home, environment)
         if wanted.get("discover", True) and (fault := add_sites(home)):
             logger("plugins").error(fault.message, advice=fault.advice)
         if (names := environment.get("HALO_PLUGINS")) is not None:
             wanted.setdefault("only", names.replace(",", " ").split())
         plugins, strict = Plugins(), wanted.get("strict", False)
         wanted["extra"] = {_ENGINE: _Engine(), **wanted.get("extra", {})}
-        plugins.load(bare.of(sections.PluginSettings), **wanted)
-        kernel = cls(home, clock=clock or SystemClock(), plugins=plugins, settings=bare, strict=strict)
+        plugins.load(settings.of(sections.PluginSettings), **wanted)
+        kernel = cls(home, clock=clock or SystemClock(), plugins=plugins, settings=settings, strict=strict)
         kernel.stopping = stopping or kernel.stopping
         found = kernel._parts["sections"] = [*_SECTIONS, *await kernel.hooks.gather(hookspecs.provide_settings)]
-        kernel.settings = load_settings(home, found, environment)
+        kernel.settings.declare(found)
         try:
             await kernel._compose(embedded)
         except BaseException:
@@ -129,28 +132,24 @@ class Kernel:
         return kernel
 
     async def _compose(self, embedded: bool) -> None:
-        settings, hooks = self.settings, self.hooks
-        engines = await hooks.gather(hookspecs.provide_storage, settings=settings)
+        engines = await self.hooks.gather(hookspecs.provide_storage, settings=self.settings)
         storage = _chosen(engines, self.home / "global")
-        self._models = Models(settings.of(sections.ModelSettings))
         self.data = Data(storage, self.home, self._folder)
         self.workspaces = Workspaces(
             data=self.data,
             registry=await self.data.open_home(),
             clock=self.clock,
             boot=self.boot,
-            default=settings.of(sections.AgentSettings).default,
+            default=self.settings.of(sections.AgentSettings).default,
             make_seat=partial(self._make_seat, embedded),
         )
         if storage.name != _ENGINE:  # it has opened
             write_secret(self.home / "global" / "storage", storage.name)
-        blobs = Blobs(self._folder)
-        self.sessions = Sessions(self.workspaces.seat, blobs)
-        channels = await self.data.open_channels()
-        self.accounts = Accounts(database=channels, supervisor=self.supervisor)
+        self.sessions = Sessions(self.workspaces.seat)
+        self.accounts = Accounts(database=await self.data.open_channels(), supervisor=self.supervisor)
         self.host = RunningHost(
-            settings=settings,
-            secrets=Secrets(settings, "host"),
+            settings=self.settings,
+            secrets=Secrets(self.home, self.settings.redactor, "host"),
             log=logger("plugin"),
             clock=self.clock,
             data=self.data,
@@ -159,14 +158,14 @@ class Kernel:
             accounts=self.accounts,
             questions=Questions(self.workspaces.seat),
             outbox=Outbox(self.workspaces.seat),
-            blobs=blobs,
+            blobs=Blobs(self._folder),
             live=Live(),
-            egress=Egress(lambda: settings.of(sections.EgressSettings).allow),
+            egress=Egress(lambda: self.settings.of(sections.EgressSettings).allow),
             found=self._find,
             supervisor=self.supervisor,
         )
         self.accounts.host = self.host
-        await self._take(hooks)
+        await self._take(self.hooks)
 
     async def _take(self, hooks: Hooks) -> None:
         """Take in what those plugins provide that `hooks` call."""
@@ -183,17 +182,14 @@ class Kernel:
         parts = self._parts
         self._models.provide(parts["models"])
         self.workspaces.sources = [source for _, source in parts["agents"]]
-        dispatchers = self._single("provide_dispatchers", parts["dispatchers"], lambda each: each.kind)
         self._dispatchers.clear()
-        self._dispatchers.update(dispatchers)
+        self._dispatchers.update(self._single("provide_dispatchers", parts["dispatchers"], lambda each: each.kind))
         self.accounts.channels = self._single("provide_channels", parts["channels"], lambda each: each.type)
         self.routes = tuple(parts["routes"])
         self.remap()
 
-    async def _make_seat(
-        self, embedded: bool, info: WorkspaceInfo, database: Database, mark_busy: Callable[[], Awaitable[None]]
-    ) -> Seat:
-        seat = self._seat(info, database, mark_busy)
+    async def _make_seat(self, embedded: bool, info: WorkspaceInfo, database: Database) -> Seat:
+        seat = self._seat(info, database)
         await self.hooks.tell(hookspecs.workspace_opened, workspace=info, host=self.host)
         duties = {"inbox": seat.watch_inbox, "questions": seat.watch_questions}
         if not embedded:
@@ -205,8 +201,7 @@ class Kernel:
             seat.scope.push(name, partial(end_task, task, name=name, within=5.0))
         return seat
 
-    def _seat(self, info: WorkspaceInfo, database: Database, mark_busy: Callable[[], Awaitable[None]]) -> Seat:
-        settings = self.settings
+    def _seat(self, info: WorkspaceInfo, database: Database) -> Seat:
         return Seat(
             workspace=info,
             host=self.host,
@@ -216,22 +211,18 @@ class Kernel:
             models=self._models,
             clock=self.clock,
             boot=self.boot,
-            mask=settings.redactor,
+            mask=self.settings.redactor,
             scope=Scope(f"workspace {info.path}"),
             stopping=self.stopping,
-            registry=self.sessions,
             caller=Caller(
                 clock=self.clock,
-                mask=settings.redactor,
-                idle_timeout=settings.of(sections.ModelSettings, info).idle_timeout,
-                max_attempts=settings.of(sections.AgentSettings, info).max_retries,
+                mask=self.settings.redactor,
+                idle_timeout=self.settings.of(sections.ModelSettings, info).idle_timeout,
+                max_attempts=self.settings.of(sections.AgentSettings, info).max_retries,
             ),
-            agents=settings.of(sections.AgentSettings, info),
-            result_chars=settings.of(sections.LimitSettings, info).tool_result_render_chars,
-            limits=settings.of(sections.SessionSettings),
-            find_agent=self.workspaces.agent,
-            spawn=self.supervisor.spawn,
-            mark_busy=mark_busy,
+            agents=self.settings.of(sections.AgentSettings, info),
+            result_chars=self.settings.of(sections.LimitSettings, info).tool_result_render_chars,
+            limits=self.settings.of(sections.SessionSettings),
         )
 
     async def databases(self) -> Mapping[Path, Database]:
@@ -348,8 +339,7 @@ class Kernel:
             yield lambda: self.hooks.tell(hookspecs.runtime_stopping, host=self.host)
             yield self.workspaces.close
         yield self.supervisor.close
-        if hasattr(self, "_models"):
-            yield self._models.close
+        yield self._models.close
         yield self.hooks.close
         if hasattr(self, "data"):
             yield self.data.close
@@ -374,8 +364,7 @@ class Kernel:
 
     def _failed(self, failure: PluginFailed) -> None:
         self.plugins.degrade(failure)
-        if failure.hook != "plugin_failed":
-            self.hooks.notify(hookspecs.plugin_failed, failure=failure)
+        self.hooks.notify(hookspecs.plugin_failed, failure=failure)
 
 
 class _Engine:

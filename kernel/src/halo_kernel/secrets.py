@@ -1,4 +1,7 @@
-"""The home folder and the small secret files in it, which only their owner can read."""
+"""The home folder and the secrets in it: in files that only their owner can read, or in the system's keyring.
+
+Keyring: https://keyring.readthedocs.io
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ import os
 import re
 import threading
 from bisect import bisect_right
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
+from typing import Literal, cast
 from urllib.parse import quote
+
+import msgspec
 
 from .errors import BadInput, StorageUnavailable
 from .records import Secret
@@ -20,6 +26,7 @@ from .records.storable import is_storable
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 SHORTEST_HIDDEN = 8
+KEYRING = "keyring:"
 
 
 def ensure_home(home: Path) -> Path:
@@ -107,6 +114,30 @@ def read_variable(env: Mapping[str, str], name: str) -> str | None:
     return value or None
 
 
+def resolve_secret(text: str, *, field: str) -> str:
+    """Return what a reference `keyring:<service>/<name>` stands for; any other text is the secret itself.
+
+    Raises `BadInput` that names `field`.
+    """
+    found = use_keyring("get", text, field=field) if text.startswith(KEYRING) else text
+    if found is None:
+        raise BadInput(f"{field}: the keyring holds no {text}", field=field, advice="set it again")
+    return found
+
+
+def use_keyring(act: Literal["get", "set", "delete"], reference: str, *values: str, field: str) -> str | None:
+    """Get, set or delete what a reference stands for in the system's keyring. Raises `BadInput` that names `field`."""
+    service, _, name = reference.removeprefix(KEYRING).partition("/")
+    try:
+        import keyring
+
+        return cast("str | None", getattr(keyring, f"{act}_password")(service, name, *values))
+    except Exception as error:  # each system's keyring raises its own
+        why = f"{field}: the keyring cannot be used: {str(error).rstrip('.')}"
+        advice = "unlock it, or: pip install 'halo-kernel[keyring]', or: halo settings set secrets.store file"
+        raise BadInput(why, field=field, advice=advice) from error
+
+
 class Redactor:
     """Replaces known secret values, of 8 characters or more, by their handles' names, escaped ones too."""
 
@@ -167,6 +198,39 @@ class MaskedStream:
         """Return the rest."""
         text, self._held = self._held, ""
         return self._redactor(text)
+
+
+class Secrets:
+    """The secrets that a plugin keeps by name: in private files, or in the keyring (the setting `secrets.store`).
+
+    Whatever passes through here is masked in logs and transcripts from then on. Each method blocks for a short file
+    operation, or as long as the system's keyring takes. The library `halo-lib-settings` keeps and forgets them.
+
+    One JSON object a plugin, `secrets/<plugin>.secrets`, of texts or references by name.
+    """
+
+    def __init__(self, home: Path, redactor: Redactor, plugin: str) -> None:
+        self.path = home / "secrets" / f"{quote(plugin, safe='')}.secrets"  # The file, as JSON.
+        self._plugin = plugin
+        self._redactor = redactor
+
+    def get(self, name: str) -> Secret | None:
+        """Return a secret, None when there is none. Raises `BadInput` for a keyring that does not give it."""
+        text, field = self._read().get(name), f"{self._plugin}/{name}"
+        secret = None if text is None else Secret(resolve_secret(text, field=field), field)
+        self._redactor.learn(field, [secret] if secret else [])
+        return secret
+
+    def known(self) -> Sequence[str]:
+        """Return the names, sorted."""
+        return sorted(self._read())
+
+    def mask(self, text: str) -> str:
+        """Return `text` with every secret value that the server knows, settings' too, replaced by its handle's name."""
+        return self._redactor(text)
+
+    def _read(self) -> dict[str, str]:
+        return msgspec.json.decode(read_secret(self.path) or "{}", type=dict[str, str])
 
 
 def _forms(value: str) -> set[str]:

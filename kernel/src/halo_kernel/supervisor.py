@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from .contracts import Bell
@@ -16,7 +16,7 @@ Told = Callable[[Exception], object]
 _END_SECONDS = 3.0
 _FIRST_WAIT = 1.0
 _LONGEST_WAIT = 60.0
-_left_behind: set[asyncio.Task[Any]] = set()
+left_behind: set[asyncio.Task[Any]] = set()  # cancelled, and not ended yet
 
 
 async def contained(work: Awaitable[T]) -> T:
@@ -36,7 +36,7 @@ async def end_task(task: asyncio.Task[Any], *, name: str, within: float) -> None
         await asyncio.wait({task}, timeout=within)
     if not task.done():
         logger("supervisor").warning("left behind: it ignores its cancel", work=name)
-        _left_behind.add(task)
+        left_behind.add(task)
     task.add_done_callback(_forget)
 
 
@@ -75,13 +75,8 @@ async def at_bell(bell: Bell, work: Callable[[], Awaitable[float | None]]) -> No
         bell.close()
 
 
-def left_behind() -> Sequence[str]:
-    """Return the names of tasks that were cancelled and have not ended yet."""
-    return sorted(task.get_name() for task in _left_behind)
-
-
 def _forget(task: asyncio.Task[Any]) -> None:
-    _left_behind.discard(task)
+    left_behind.discard(task)
     if not task.cancelled():
         task.exception()  # retrieved, so that asyncio does not log it
 

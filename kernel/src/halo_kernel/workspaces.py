@@ -12,7 +12,6 @@ from pathlib import Path
 from .contracts import AgentSource, Clock, Database, Place, Tx
 from .data import Data
 from .errors import Conflict, HaloError, NotFound, WorkspaceUnusable
-from .log import logger
 from .outbox import has_unsettled
 from .presence import is_running
 from .records import AgentSpec, WorkspaceInfo
@@ -24,7 +23,7 @@ from .tables import insert, select
 
 IDLE_SECONDS = 300.0
 _LOOK_SECONDS = 60.0
-SeatMaker = Callable[[WorkspaceInfo, Database, Callable[[], Awaitable[None]]], Awaitable[Seat]]
+SeatMaker = Callable[[WorkspaceInfo, Database], Awaitable[Seat]]
 
 
 @dataclass(kw_only=True)
@@ -111,11 +110,8 @@ class Workspaces:
     async def close(self) -> None:
         """Take the busy mark back from every open workspace that owes nothing."""
         for seat in self.seats.values():
-            try:
-                if not await seat.database.read(_owes):
-                    await self._clear_busy(seat.workspace.id)
-            except HaloError as error:
-                logger("workspaces").warning("busy mark kept", workspace=seat.workspace.path, error=error.message)
+            if not await seat.database.read(_owes):
+                await self._clear_busy(seat.workspace.id)
 
     async def watch(self, recover: Callable[[], Awaitable[None]]) -> None:
         """Recover now and then, and when another process is busy, whose duties go on when it ends; close the idle."""
@@ -162,7 +158,7 @@ class Workspaces:
 
         await self.registry.write(write)
 
-    async def _mark_busy(self, workspace: str) -> None:
+    async def mark_busy(self, workspace: str) -> None:
         """Say, once a process and before the first duty, that the next boot must look here."""
         if workspace in self._marked:
             return
@@ -195,7 +191,7 @@ class Workspaces:
         except HaloError:
             await self.data.forget(place)
             raise
-        seat = await self.make_seat(info, database, lambda: self._mark_busy(info.id))
+        seat = await self.make_seat(info, database)
         self.seats[info.id] = seat
         return seat
 

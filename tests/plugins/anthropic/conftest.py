@@ -11,7 +11,7 @@ import pytest
 from halo_anthropic.family import providers
 from halo_anthropic.settings import SECTION, VARIABLES
 from halo_kernel import ModelProvider
-from halo_kernel.settings import load_settings
+from halo_kernel.settings import Settings
 from halo_kernel.testing.anthropic_server import Script, ScriptedAnthropic
 
 KEY = "sk-ant-very-secret-0123456789"
@@ -35,7 +35,7 @@ async def vendors(home: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator
     def make(env: Mapping[str, str]) -> dict[str, ModelProvider]:
         for name, value in env.items():
             monkeypatch.setenv(name, value)
-        found = providers(load_settings(home, [("anthropic", SECTION)], dict(env)))
+        found = providers(Settings(home, [("anthropic", SECTION)], dict(env)))
         made.extend(found)
         return {provider.name: provider for provider in found}
 

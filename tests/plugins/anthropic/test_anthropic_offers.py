@@ -13,7 +13,7 @@ import pytest
 from halo_anthropic.family import family, providers
 from halo_anthropic.settings import SECTION, VARIABLES
 from halo_anthropic.wire import MessagesWire
-from halo_kernel.settings import load_settings
+from halo_kernel.settings import Settings
 from halo_lib_wire import MessagesDialect
 from halo_lib_wire.vendors import Broken, Family, Manifest, load_manifests, parse_endpoint
 
@@ -25,7 +25,7 @@ WIRE = MessagesWire(lambda: 1)
 
 @pytest.fixture
 def ours(home: Path) -> Family:
-    return family(load_settings(home, [("anthropic", SECTION)], {}))
+    return family(Settings(home, [("anthropic", SECTION)], {}))
 
 
 def manifests(home: Path, ours: Family) -> dict[str, Manifest]:
@@ -89,7 +89,7 @@ async def test_a_base_url_that_is_none(vendors: MakeFamily) -> None:
 async def test_a_change_is_offered_at_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that is written into the settings while the server runs counts from the next question on."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    settings = load_settings(home, [("anthropic", SECTION)], {})
+    settings = Settings(home, [("anthropic", SECTION)], {})
     provider = next(each for each in providers(settings) if each.name == "anthropic")
     assert not (await provider.offers())[0].ready
     (home / "secrets").mkdir()
@@ -186,9 +186,9 @@ def test_every_setting_is_described() -> None:
 SCRIPT = """
 import sys, tempfile, pathlib
 import halo_anthropic
-from halo_kernel.settings import load_settings
+from halo_kernel.settings import Settings
 sections = [("anthropic", each) for each in halo_anthropic.provide_settings()]
-settings = load_settings(pathlib.Path(tempfile.mkdtemp()), sections, {})
+settings = Settings(pathlib.Path(tempfile.mkdtemp()), sections, {})
 before = set(sys.modules)
 print(len(list(halo_anthropic.provide_models(settings))))
 print([name for name in ("aiohttp", "yarl") if name in sys.modules])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,8 +15,8 @@ import pytest
 import halo_api
 from halo_api import doctor
 from halo_api.doctor import examine
-from halo_kernel import HealthCheck, Kernel, hook
-from halo_kernel.testing import VirtualClock, front, running_kernel
+from halo_kernel import Account, HealthCheck, Kernel, hook
+from halo_kernel.testing import LineChannel, VirtualClock, front, running_kernel
 
 
 @pytest.fixture
@@ -42,6 +43,28 @@ async def test_a_healthy_kernel_is_well(kernel: Kernel) -> None:
     assert {check.name for check in checks} == {"clock", "databases"}
     assert bad(checks) == {}
     assert [check for check in checks if not check.text or check.advice] == []
+
+
+async def test_accounts_say_whether_they_hear_their_platform(home: Path, tmp_path: Path) -> None:
+    """Each account of a channel is a line: ready, switched off, or not ready with the reason and what to do."""
+    line = LineChannel()
+    async with running_kernel(home, extra={"api": halo_api, "line": line}) as kernel:
+        accounts = kernel.host.accounts
+        for name, type in (("bot", "line"), ("off", "line"), ("lost", "ghost")):
+            await accounts.put(Account(type=type, id=name, workspace=str(tmp_path), enabled=name != "off"))
+        await kernel.work()
+        await asyncio.wait_for(line.ready.wait(), 5)
+        texts = [(check.ok, check.text) for check in await examine(kernel.host) if check.name == "accounts"]
+        assert texts == [
+            (False, "ghost:lost is not ready: no plugin brings the channel ghost"),
+            (True, "line:bot is ready"),
+            (True, "line:off is disabled"),
+        ]
+        (account,) = [each for each in await accounts.list() if each.id == "bot"]
+        accounts.door(account).failed("its token was revoked")
+        assert bad(await examine(kernel.host))["accounts"].advice
+        texts = [check.text for check in await examine(kernel.host) if check.name == "accounts" and not check.ok]
+        assert "line:bot is not ready: its token was revoked" in texts
 
 
 async def test_the_operator_asks_over_http(kernel: Kernel) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import halo_api
 from halo_kernel import OPERATOR, Call, Exchange, Forbidden, Incoming, Kernel, Owed, Principal, Question, ToolSpec
-from halo_kernel.testing import Calls, Front, Postbox, Refused, ScriptedModel, front, running_kernel
+from halo_kernel.testing import Calls, Front, Postbox, Refused, ScriptedModel, front, running_kernel, until
 
 
 class Asking:
@@ -208,3 +208,26 @@ async def test_deliveries_take_full_access(kernel: Kernel, workspace: str) -> No
         )
         with pytest.raises(Forbidden):
             await route.handler(exchange)
+
+
+async def test_dead_letters_are_found_by_the_state_of_a_part(
+    client: httpx.AsyncClient, kernel: Kernel, workspace: str, post: Postbox
+) -> None:
+    """`state` keeps the deliveries of which a part is in one of these states; another word is refused by name."""
+    post._fates = iter([Refused(permanent=True)])
+    deliveries = f"/api/workspaces/{workspace}/deliveries"
+    for key in "ab":
+        owed = Owed(key=key, dispatcher="post", target="post:me:c", text=key)
+        await kernel.host.outbox.owe(owed, workspace=workspace)
+    await until(lambda: len(post.attempts) == 2)
+    await until(lambda: len(post.arrived) == 1)
+    found = {}
+    for state in ("failed", "sent", "uncertain", "uncertain,failed", ""):
+        reply = await client.get(deliveries, params={"state": state})
+        found[state] = "".join(each["key"] for each in reply.json()["deliveries"])
+    assert found == {"failed": "a", "sent": "b", "uncertain": "", "uncertain,failed": "a", "": "ba"}
+    assert (await client.get(deliveries, params={"state": "sent,failed", "limit": "1"})).json()["deliveries"][0][
+        "key"
+    ] == "b"
+    reply = await client.get(deliveries, params={"state": "dead"})
+    assert (reply.status_code, reply.json()["field"]) == (400, "state")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 
 import halo_api
 from halo_kernel.testing import NoteTool, ScriptedModel, SimplePlugin
-from halo_lib_client import Client, connect
+from halo_lib_client import Client, connect, find_server
 
 
 @pytest.fixture
@@ -24,3 +26,23 @@ def client(tmp_path: Path, model: ScriptedModel) -> Iterator[Client]:
     extra = {"test": SimplePlugin(model, [NoteTool()]), "api": halo_api}
     with connect(tmp_path / "kernel", local=True, extra=extra, discover=False) as client:
         yield client
+
+
+@pytest.fixture
+def channel_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    """A client of a server process with channels (`channel_process.py`), which the commands find too."""
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    (home / "targets").touch()
+    (home / "bots").write_text("{}")
+    monkeypatch.setenv("HALO_HOME", str(home))
+    monkeypatch.chdir(work)
+    script = Path(__file__).parent / "channel_process.py"
+    with subprocess.Popen([sys.executable, script, home], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "ready on" in process.stdout.readline()
+        client = find_server(home)
+        assert client is not None
+        yield client
+        process.terminate()

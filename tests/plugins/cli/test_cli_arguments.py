@@ -32,7 +32,18 @@ def load(name: str) -> Callable[[Sequence[str]], int]:
 def test_the_commands_are_those_of_the_readme() -> None:
     """The distribution brings these commands, no more and no fewer."""
     serving = {"up", "status", "stop", "logs"}
-    about = {"run", "init", "sessions", "workspaces", "approvals", "settings", "plugins", "doctor"}
+    about = {
+        "run",
+        "init",
+        "sessions",
+        "workspaces",
+        "approvals",
+        "channels",
+        "deliveries",
+        "settings",
+        "plugins",
+        "doctor",
+    }
     assert set(COMMANDS) == serving | about
 
 

@@ -128,3 +128,55 @@ def test_a_folder_without_a_plugin_is_an_error(tmp_path: Path) -> None:
     done = check(tmp_path / "home", f"{tmp_path}/")
     assert done.returncode == 1
     assert done.stderr.startswith("halo: there is no plugin in")
+
+
+ONCE = "import sys\nif hasattr(sys, 'seen'):\n    raise RuntimeError('once is enough')\nsys.seen = True\n"
+SETTINGS = """
+from typing import Annotated
+
+from halo_kernel import Secret, Section, hook
+from msgspec import Meta, Struct
+
+
+class Some(Struct, frozen=True):
+    port: Annotated[int, Meta(ge=0, description="The port.")] = 0
+    token: Secret | None = None
+    name: str | None = None
+    share: float = 0.5
+
+
+@hook
+def provide_settings():
+    yield Section("some", Some)
+"""
+
+
+def test_what_can_be_loaded_only_once_is_told(site: Path) -> None:
+    """Where it is asked for, a plugin is loaded once more, as a reload does, and what is in the way is told."""
+    lay_out(site / "1", "once", ONCE + FINE)
+    lay_out(site / "1", "often")
+    found = {each.name: each.stays for each in tried(site.parent, [str(site / "1")], anew=True)}
+    assert "once is enough" in found["once"]
+    assert found["often"] == ""
+    assert [each.stays for each in tried(site.parent, [str(site / "1")])] == ["", ""]
+
+
+def test_settings_are_told(site: Path) -> None:
+    """A verdict has each setting with its description, what it is, and whether a number has a bound."""
+    lay_out(site / "1", "some", SETTINGS)
+    (found,) = tried(site.parent, [str(site / "1")])
+    assert [(each.name, each.description, each.kind, each.bounded) for each in found.settings] == [
+        ("some.port", "The port.", "number", True),
+        ("some.token", "", "secret", True),
+        ("some.name", "", "text", True),
+        ("some.share", "", "number", False),
+    ]
+
+
+def test_settings_that_cannot_be_told_are_a_fault(site: Path) -> None:
+    """A hook that fails is told, and the other plugins are judged all the same."""
+    lay_out(site / "1", "some", SETTINGS.replace("yield", "raise RuntimeError('no settings')\n    yield"))
+    lay_out(site / "1", "well")
+    some, well = tried(site.parent, [str(site / "1")])
+    assert some.faults == ("provide_settings failed: RuntimeError('no settings')",)
+    assert well.faults == ()

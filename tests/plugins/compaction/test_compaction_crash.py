@@ -40,4 +40,4 @@ def test_a_crash_in_a_compaction_leaves_the_history_whole(crash_points: CrashPoi
     died = crash_points(compact, go_on, prepare=talk)
     told = " ".join(map(str, died))
     assert "make_room" in told or "Desk.commit" in told
-    assert "LiveSession.append" in told
+    assert "Session.append" in told

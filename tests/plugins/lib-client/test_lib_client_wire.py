@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from halo_kernel import HaloError, ServerEvent, errors
-from halo_kernel.http.replies import shape
-from halo_kernel.http.streams import encode
+from halo_kernel.http.replies import encode, shape
 from halo_lib_client.client import read_events, rebuild
 
 FACTS = {

@@ -19,8 +19,8 @@ from keyring.errors import KeyringLocked, PasswordDeleteError
 from msgspec import Meta, Struct
 
 from halo_kernel import BadInput, Host, Secret, Section, StorageUnavailable, WorkspaceInfo, hook
-from halo_kernel.secrets import ensure_home
-from halo_kernel.settings import KERNEL_SECTIONS, Secrets, Settings, load_settings
+from halo_kernel.secrets import Secrets, ensure_home
+from halo_kernel.settings import KERNEL_SECTIONS, Settings
 from halo_kernel.testing import running_kernel
 from halo_lib_settings import forget_secret, keep_secret, write_settings
 
@@ -89,7 +89,7 @@ def home(tmp_path: Path) -> Path:
 def load(home: Path, text: str = "", **env: str) -> Settings:
     if text:
         (home / "secrets" / "settings.yaml").write_text(text)
-    return load_settings(home, SECTIONS, env)
+    return Settings(home, SECTIONS, env)
 
 
 def written(home: Path) -> str:
@@ -188,7 +188,7 @@ def test_a_mask_is_no_secret(home: Path) -> None:
 
 def host_of(loaded: Settings, plugin: str = "slack") -> Host:
     """What a plugin has of its host here."""
-    return cast("Host", SimpleNamespace(settings=loaded, secrets=Secrets(loaded, plugin)))
+    return cast("Host", SimpleNamespace(settings=loaded, secrets=Secrets(loaded.home, loaded.redactor, plugin)))
 
 
 NAME = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)

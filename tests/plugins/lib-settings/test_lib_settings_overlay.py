@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
 from halo_kernel import BadFile, BadInput, Conflict, Secret, Section, WorkspaceInfo
-from halo_kernel.settings import Settings, load_settings
+from halo_kernel.settings import Settings
 from halo_lib_settings import revision_of, write_settings
 
 
@@ -69,7 +69,7 @@ class Place:
             self.file.write_text(home)
         if over:
             self.over.write_text(over)
-        return load_settings(self.home, SECTIONS, env)
+        return Settings(self.home, SECTIONS, env)
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(

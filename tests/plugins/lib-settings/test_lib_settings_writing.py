@@ -25,7 +25,7 @@ from halo_kernel import (
     ServerSettings,
     StorageUnavailable,
 )
-from halo_kernel.settings import KERNEL_SECTIONS, Settings, load_settings
+from halo_kernel.settings import KERNEL_SECTIONS, Settings
 from halo_lib_settings import revision_of, write_settings
 
 
@@ -70,7 +70,7 @@ class Home:
     def load(self, text: str = "", **env: str) -> Settings:
         if text:
             self.file.write_text(text)
-        return load_settings(self.path, SECTIONS, env)
+        return Settings(self.path, SECTIONS, env)
 
 
 @pytest.fixture
@@ -223,13 +223,13 @@ import sys
 from pathlib import Path
 from msgspec import Struct
 from halo_kernel import Conflict, Section
-from halo_kernel.settings import load_settings
+from halo_kernel.settings import Settings
 from halo_lib_settings import revision_of, write_settings
 
 class Acme(Struct, frozen=True):
     labels: dict[str, int] = {}
 
-loaded = load_settings(Path(sys.argv[1]), [("acme", Section("acme", Acme))], {})
+loaded = Settings(Path(sys.argv[1]), [("acme", Section("acme", Acme))], {})
 for step in range(int(sys.argv[3])):
     while True:
         number = len(loaded.of(Acme).labels)

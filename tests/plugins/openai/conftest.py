@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from halo_kernel import ModelProvider
-from halo_kernel.settings import load_settings
+from halo_kernel.settings import Settings
 from halo_openai.family import providers
 from halo_openai.settings import SECTION, VARIABLES
 
@@ -32,7 +32,7 @@ async def family(home: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[
     def make(env: Mapping[str, str]) -> Family:
         for name, value in env.items():
             monkeypatch.setenv(name, value)
-        found = providers(load_settings(home, [("openai", SECTION)], dict(env)))
+        found = providers(Settings(home, [("openai", SECTION)], dict(env)))
         made.extend(found)
         return {provider.name: provider for provider in found}
 

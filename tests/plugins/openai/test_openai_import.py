@@ -8,9 +8,9 @@ import sys
 SCRIPT = """
 import sys, tempfile, pathlib
 import halo_openai
-from halo_kernel.settings import load_settings
+from halo_kernel.settings import Settings
 sections = [("openai", each) for each in halo_openai.provide_settings()]
-settings = load_settings(pathlib.Path(tempfile.mkdtemp()), sections, {})
+settings = Settings(pathlib.Path(tempfile.mkdtemp()), sections, {})
 before = set(sys.modules)
 print(len(list(halo_openai.provide_models(settings))))
 print([name for name in ("aiohttp", "yarl") if name in sys.modules])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from halo_kernel import Offer
-from halo_kernel.settings import load_settings
+from halo_kernel.settings import Settings
 from halo_kernel.testing.openai_server import ScriptedOpenAI
 from halo_openai.family import providers
 from halo_openai.settings import SECTION
@@ -222,7 +222,7 @@ async def test_a_change_is_offered_at_once(family: MakeFamily, home: Path, monke
         "api: chat\ndefaultEndpoint: https://a.example\ndefaultModelId: m\n"
         "secrets: [{key: api_key, default: <<GROQ_KEY_OF_TEST>>}]\n"
     )
-    settings = load_settings(home, [("openai", SECTION)], {})
+    settings = Settings(home, [("openai", SECTION)], {})
     made = {provider.name: provider for provider in providers(settings)}
     assert [(await made[name].offers())[0].ready for name in ("kimi", "groq", "openai")] == [False] * 3
     file.write_text("openai:\n  kimi_api_key: sk-1\n")
@@ -250,7 +250,7 @@ async def test_a_silent_server_is_waited_for_once(home: Path) -> None:
     async with listening as server:
         local(home, "ollama", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
         clock: Any = Hand()
-        made = {each.name: each for each in providers(load_settings(home, [("openai", SECTION)], {}), clock=clock)}
+        made = {each.name: each for each in providers(Settings(home, [("openai", SECTION)], {}), clock=clock)}
 
         async def waits(ahead: float) -> bool:
             clock.ahead, start = ahead, time.monotonic()
@@ -268,7 +268,7 @@ async def test_a_server_that_was_started_is_found_at_once(home: Path) -> None:
     clock: Any = Hand()
     port = free_port()
     local(home, "ollama", f"http://127.0.0.1:{port}/v1")
-    made = {each.name: each for each in providers(load_settings(home, [("openai", SECTION)], {}), clock=clock)}
+    made = {each.name: each for each in providers(Settings(home, [("openai", SECTION)], {}), clock=clock)}
     assert not (await made["ollama"].offers())[0].ready
     async with ScriptedOpenAI(models=["qwen3"], port=port):
         clock.ahead = 11.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from halo_kernel import WorkspaceInfo
-from halo_kernel.settings import load_settings
+from halo_kernel.settings import Settings
 from halo_tools import ToolSettings, provide_settings
 
 
@@ -14,7 +14,7 @@ def test_a_workspace_does_not_widen_its_sandbox(tmp_path: Path) -> None:
     file = tmp_path / "work" / ".halo" / "settings.yaml"
     file.parent.mkdir(parents=True)
     file.write_text("tools:\n  writable_dirs: [/]\n  sandbox_network: true\n  shell_timeout: 86400\n")
-    settings = load_settings(tmp_path / "home", [("tools", section) for section in provide_settings()], {})
+    settings = Settings(tmp_path / "home", [("tools", section) for section in provide_settings()], {})
     workspace = WorkspaceInfo(id="w", path=str(tmp_path / "work"))
     assert settings.of(ToolSettings, workspace) == ToolSettings()
     found = {finding.key for finding in settings.at(workspace).findings}

@@ -11,11 +11,18 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
+
+import halo_web
+from halo_kernel import Account, Kernel, Tool
+from halo_kernel.testing import ScriptedModel, listening, running_kernel
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -64,9 +71,11 @@ class Site:
         while time.monotonic() < deadline:
             assert self._process.poll() is None, (self.home.parent / "site.log").read_text()
             try:
-                if len(self.get("/api/web/workspaces")["workspaces"]) == len(self._arguments) - 2:
+                tokens = json.loads((self.home.parent / "tokens.json").read_text())
+                count = len(self._arguments) - 2
+                if len(tokens) == len(self.get("/api/page/workspaces")["workspaces"]) == count:
                     return
-            except OSError:
+            except (OSError, ValueError):
                 pass
             time.sleep(0.05)
         raise TimeoutError((self.home.parent / "site.log").read_text())
@@ -97,8 +106,13 @@ class Site:
     @property
     def workspace(self) -> str:
         """The id of the workspace."""
-        rows = self.get("/api/web/workspaces")["workspaces"]
+        rows = self.get("/api/page/workspaces")["workspaces"]
         return next(str(row["id"]) for row in rows if row["path"] == str(self.folder))
+
+    @property
+    def visitor(self) -> str:
+        """The token of the workspace's account of the channel."""
+        return str(json.loads((self.home.parent / "tokens.json").read_text())[self.folder.name])
 
     def link(self, session: str = "") -> str:
         """Make a one-time link to the page of the workspace."""
@@ -111,7 +125,7 @@ class Site:
 
     def messages(self, session: str) -> list[dict[str, Any]]:
         """Read a session's history."""
-        return list(self.get(f"/api/web/history?workspace={self.workspace}&session={session}")["messages"])
+        return list(self.get(f"/api/page/history?workspace={self.workspace}&session={session}")["messages"])
 
 
 def new_site(base: Path, *, workspaces: int = 1) -> Iterator[Site]:
@@ -211,3 +225,98 @@ def sound_page(context: BrowserContext) -> Iterator[Page]:
     yield page
     page.close()
     assert broken == []
+
+
+Seen = tuple[dict[str, Any], str | None]
+
+
+@dataclass(kw_only=True)
+class Visitor:
+    """Whoever has the token of an account, before a server of this process."""
+
+    kernel: Kernel
+    folder: Path
+    url: str
+    token: str
+    http: httpx.AsyncClient
+
+    async def frames(self, method: str, path: str, *, last: str | None = None, **more: Any) -> AsyncIterator[Seen]:
+        """Yield each frame of a stream with its id, until the server or the reader ends it."""
+        headers = {} if last is None else {"Last-Event-ID": last}
+        async with self.http.stream(method, path, headers=headers, **more) as reply:
+            assert reply.status_code == 200, (reply.status_code, await reply.aread())
+            mark = None
+            async for line in reply.aiter_lines():
+                if line.startswith("id: "):
+                    mark = line[4:]
+                elif line.startswith("data: "):
+                    yield json.loads(line[6:]), mark
+                    mark = None
+
+    async def chat(self, message: str, *, last: str | None = None, count: int = 1_000_000, **more: Any) -> list[Seen]:
+        """Send a message and return the first `count` frames of its answer."""
+        body = {"message": message, **more}
+        return await first(self.frames("POST", "/api/web/chat", last=last, json=body), count)
+
+    async def follow(self, *, last: str | None = None, count: int = 1_000_000, **query: str) -> list[Seen]:
+        """Follow a session until a turn ends, for `count` frames at most."""
+        return await first(self.frames("GET", "/api/web/subscribe", last=last, params=query), count)
+
+    async def get(self, path: str, **query: str) -> Any:
+        reply = await self.http.get(path, params=query)
+        assert reply.status_code == 200, reply.text
+        return reply.json()
+
+    async def post(self, path: str, **body: Any) -> Any:
+        reply = await self.http.post(path, json=body)
+        assert reply.status_code in (200, 201), reply.text
+        return reply.json()
+
+    async def other(self, id: str, **account: Any) -> Visitor:
+        """Return somebody with another account of the same server."""
+        accounts = self.kernel.host.accounts
+        folder = str(account.pop("workspace", self.folder))
+        await accounts.put(Account(type="web", id=id, workspace=folder, **{"access": "workspace", **account}))
+        token = await accounts.issue_token("web", id)
+        http = httpx.AsyncClient(base_url=self.url, headers={"x-token": token}, timeout=20)
+        return Visitor(kernel=self.kernel, folder=Path(folder), url=self.url, token=token, http=http)
+
+
+async def first(frames: AsyncIterator[Seen], count: int) -> list[Seen]:
+    found: list[Seen] = []
+    async with aclosing(frames) as each:  # type: ignore[type-var]
+        async for one in each:
+            found.append(one)
+            if len(found) == count or (one[0]["type"] in ("complete", "error") and count == 1_000_000):
+                break
+    return found
+
+
+Serve = Callable[..., AbstractAsyncContextManager[Visitor]]
+
+
+@pytest.fixture
+def visiting(tmp_path: Path) -> Serve:
+    """Run a server with one account of the channel, and give whoever has its token."""
+
+    @asynccontextmanager
+    async def serve(
+        *,
+        model: ScriptedModel | None = None,
+        tools: Sequence[Tool] = (),
+        extra: dict[str, object] | None = None,
+        env: dict[str, str] | None = None,
+        **account: Any,
+    ) -> AsyncGenerator[Visitor]:
+        folder = tmp_path / "w"
+        folder.mkdir(exist_ok=True)
+        plugins = {"web": halo_web, **(extra or {})}
+        async with running_kernel(tmp_path / "home", model=model, tools=tools, extra=plugins, env=env) as kernel:
+            await kernel.work()
+            async with listening(kernel) as found, httpx.AsyncClient(timeout=20) as http:
+                nobody = Visitor(kernel=kernel, folder=folder, url=found.url, token="", http=http)
+                visitor = await nobody.other("site", **account)
+                async with visitor.http:
+                    yield visitor
+
+    return serve

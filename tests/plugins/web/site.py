@@ -1,14 +1,15 @@
 """A Halo server for the page's tests, run as a process: `site.py HOME PORT FOLDER…`.
 
-Its model does what the message says: `count 40`, `hold 40`, `look`, `fail`, `hang`, `markdown`, `buy x` (a tool asks,
-with options), `get x` (without), `hurry x` (for two seconds), `wipe x` and `think` (a guard asks), `erase <session>`;
-else it echoes. It is shown as built-in rules when there is a file `rules` beside the home; `hold` counts like `count`,
-stops in the middle, and goes on when somebody puts a file `go` there.
+Its model does what the message says: `count 40`, `hold 40`, `look`, `fail`, `hang`, `markdown`, `When …`, `buy x` (a
+tool asks, with options), `get x` (without), `hurry x` (for two seconds), `wipe x` and `think` (a guard asks), `erase
+<session>`; else it echoes. It is shown as built-in rules when there is a file `rules` beside the home; `hold` counts
+like `count`, stops in the middle, and goes on when somebody puts a file `go` there.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 
 from halo_kernel import (
     OPERATOR,
+    Account,
     Call,
     Chunk,
     Command,
@@ -85,6 +87,10 @@ def respond(request: ModelRequest) -> Step:
             return Fail("account", "401: the key is wrong", retry_after=None)
         case "hang":
             return Hang("I begin, ")
+        case "When":
+            return Answer(
+                "The early ones from **July** on:\n\n| apple | ripe |\n|---|---|\n| Julia | July |\n| Gala | August |"
+            )
         case "markdown":
             return Answer(MARKDOWN)
         case _:
@@ -195,7 +201,7 @@ class Model(ScriptedModel):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         last = request.messages[-1].content[-1]
-        word, _, count = last.text.partition(" ") if isinstance(last, Text) else ("", "", "")
+        word, _, count = last.text.splitlines()[-1].partition(" ") if isinstance(last, Text) else ("", "", "")
         if word != "hold":
             async for chunk in super().stream(request):
                 yield chunk
@@ -211,14 +217,21 @@ class Model(ScriptedModel):
 
 
 class Folders:
-    """Opens the workspaces once the server listens."""
+    """Opens the workspaces once the server listens, each with an account of the channel; tokens stay in `tokens`."""
 
-    def __init__(self, folders: Iterable[str]) -> None:
+    def __init__(self, folders: Iterable[str], tokens: Path) -> None:
         self._folders = folders
+        self._tokens = tokens
 
     @hook
     async def runtime_started(self, host: Host) -> None:
+        known = json.loads(self._tokens.read_text()) if self._tokens.exists() else {}
         for folder in self._folders:
+            name = Path(folder).name
+            if name not in known:
+                await host.accounts.put(Account(type="web", id=name, workspace=folder, access="workspace"))
+                known[name] = await host.accounts.issue_token("web", name)
+                self._tokens.write_text(json.dumps(known))
             await host.workspaces.open(folder)
 
 
@@ -227,7 +240,13 @@ def main(home: str, port: str, *folders: str) -> int:
     model.stage = Path(home).parent
     wipe, erase = Wipe(), Erase()
     test = SimplePlugin(model, [Look(), Buy(), wipe, erase])
-    extra = {"test": test, "folders": Folders(folders), "guard": wipe, "eraser": erase, "go": Go()}
+    extra = {
+        "test": test,
+        "folders": Folders(folders, Path(home).parent / "tokens.json"),
+        "guard": wipe,
+        "eraser": erase,
+        "go": Go(),
+    }
     return run(Path(home), port=int(port), only=["web"], extra=extra, strict=True)
 
 

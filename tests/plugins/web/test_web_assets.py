@@ -37,9 +37,23 @@ async def test_the_page_is_served_with_a_strict_policy() -> None:
     assert "http" not in policy
 
 
-async def test_the_policy_allows_exactly_the_import_map() -> None:
+PAGES = pytest.mark.parametrize("name", ["index.html", "embed.html"])
+
+
+async def test_only_the_chat_for_other_pages_may_be_framed() -> None:
+    """Any page may frame `embed.html`, and nothing else of it is looser than the page."""
+    replies = [await serve(visit(path)) for path in ("embed.html", "")]
+    embedded, page = (reply.headers["Content-Security-Policy"] for reply in replies)
+    ends = [policy.rpartition("; ")[2] for policy in (embedded, page)]
+    assert ends == ["frame-ancestors *", "frame-ancestors 'none'"]
+    loose, strict = (re.sub(r"sha256-[^']*", "", policy.rpartition("; ")[0]) for policy in (embedded, page))
+    assert loose == strict
+
+
+@PAGES
+async def test_the_policy_allows_exactly_the_import_map(name: str) -> None:
     """The one inline script is the import map, and its digest is in the policy."""
-    page = load_assets()["index.html"].content
+    page = load_assets()[name].content
     inline = [
         body
         for attributes, body in re.findall(rb"<script([^>]*)>(.*?)</script>", page, re.DOTALL)
@@ -47,12 +61,13 @@ async def test_the_policy_allows_exactly_the_import_map() -> None:
     ]
     assert len(inline) == 1
     digest = base64.b64encode(hashlib.sha256(inline[0]).digest()).decode()
-    assert f"'sha256-{digest}'" in content_policy()
+    assert f"'sha256-{digest}'" in content_policy(name)
 
 
-async def test_every_address_in_the_page_is_relative_and_there() -> None:
+@PAGES
+async def test_every_address_in_the_page_is_relative_and_there(name: str) -> None:
     """The page works behind any prefix: nothing in it begins with a slash or names a host."""
-    page = load_assets()["index.html"].content.decode()
+    page = load_assets()[name].content.decode()
     found = re.findall(r'(?:src|href)="([^"]+)"', page) + list(
         json.loads(re.findall(r"importmap\">(.*?)</script>", page, re.DOTALL)[0])["imports"].values()
     )

@@ -140,7 +140,7 @@ def test_a_lost_receipt_does_not_double_the_message(site, page: Page) -> None:
         route.fetch()
         route.abort()
 
-    page.route("**/api/web/chat", lose)
+    page.route("**/api/page/chat", lose)
     say(page, "once")
     ended(page)
     assert lost.is_set()

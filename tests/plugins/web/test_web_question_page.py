@@ -207,7 +207,7 @@ def test_another_window_sees_the_answer(shared_site, page: Page) -> None:
     other.goto(shared_site.link(session_of(page)))
     asked(other)
     held: list[Route] = []
-    page.route("**/api/web/answer", lambda route: held.append(route))
+    page.route("**/api/page/answer", lambda route: held.append(route))
     page.get_by_test_id("option").last.click()
     for name in ("option", "allow", "refuse"):
         expect(page.get_by_test_id(name).first).to_be_disabled()
@@ -228,10 +228,10 @@ def test_the_second_answer_is_refused_in_a_sentence(shared_site, page: Page) -> 
 
     def be_late(route: Route) -> None:
         answer = {"workspace": shared_site.workspace, "question": number, "approved": False, "text": "too dear"}
-        shared_site.ask("/api/web/answer", answer)
+        shared_site.ask("/api/page/answer", answer)
         route.continue_()
 
-    page.route("**/api/web/answer", be_late)
+    page.route("**/api/page/answer", be_late)
     page.get_by_test_id("allow").click()
     expect(page.get_by_test_id("question-error")).to_contain_text("was denied already. Look at the conversation")
     expect(page.get_by_test_id("question-state")).to_have_text("Refused by operator: too dear")

@@ -37,13 +37,13 @@ def frames(
 
 def chat(site, message: str, **more: str) -> list[Frame]:
     body = {"workspace": site.workspace, "message": message, **more}
-    return [frame for frame, _ in frames(site, "/api/web/chat", body)]
+    return [frame for frame, _ in frames(site, "/api/page/chat", body)]
 
 
 def followed(site, session: str, *, last: str | None = None) -> list[tuple[Frame, str | None]]:
     """Follow a session until its first turn ends."""
     found = []
-    for frame, cursor in frames(site, f"/api/web/subscribe?workspace={site.workspace}&session={session}", last=last):
+    for frame, cursor in frames(site, f"/api/page/subscribe?workspace={site.workspace}&session={session}", last=last):
         found.append((frame, cursor))
         if frame["type"] in ("complete", "error"):
             return found
@@ -60,7 +60,7 @@ def refused(site, path: str, body: object | None = None) -> tuple[int, dict[str,
 def begun(site, session: str) -> None:
     """Wait until a session answers."""
     deadline = time.monotonic() + 20
-    while not site.get(f"/api/web/history?workspace={site.workspace}&session={session}")["running"]:
+    while not site.get(f"/api/page/history?workspace={site.workspace}&session={session}")["running"]:
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -119,12 +119,12 @@ def test_stop_ends_the_turn(shared_site) -> None:
     """Stop answers whether a turn was running, and the turn's stream ends as cancelled."""
     session = chat(shared_site, "hello")[0]["sessionId"]
     stop = {"workspace": shared_site.workspace, "session": session}
-    assert shared_site.ask("/api/web/stop", stop) == {"stopped": False}
+    assert shared_site.ask("/api/page/stop", stop) == {"stopped": False}
     found: list[Frame] = []
     hanging = threading.Thread(target=lambda: found.extend(chat(shared_site, "hang", session=session)))
     hanging.start()
     begun(shared_site, session)
-    assert shared_site.ask("/api/web/stop", stop) == {"stopped": True}
+    assert shared_site.ask("/api/page/stop", stop) == {"stopped": True}
     hanging.join(10)
     assert (found[-1]["type"], found[-1]["outcome"]) == ("complete", "cancelled")
 
@@ -151,7 +151,7 @@ def test_a_session_at_rest_says_so_at_once(shared_site) -> None:
 def test_history_is_what_people_see(shared_site) -> None:
     """History has the messages, the title and the cursor to subscribe after; `since` leaves out what is older."""
     session = chat(shared_site, "hello")[0]["sessionId"]
-    path = f"/api/web/history?workspace={shared_site.workspace}&session={session}"
+    path = f"/api/page/history?workspace={shared_site.workspace}&session={session}"
     history = shared_site.get(path)
     assert [(row["kind"], row["text"]) for row in history["messages"]] == [
         ("user", "hello"),
@@ -161,25 +161,25 @@ def test_history_is_what_people_see(shared_site) -> None:
     assert history["cursor"] == followed(shared_site, session)[-1][1]
     later = max(row["at"] for row in history["messages"]) + 1
     assert shared_site.get(f"{path}&since={later}")["messages"] == []
-    assert shared_site.get(f"/api/web/history?workspace={shared_site.workspace}")["sessionId"] is None
+    assert shared_site.get(f"/api/page/history?workspace={shared_site.workspace}")["sessionId"] is None
 
 
 def test_sessions_are_made_and_listed(site) -> None:
     """A session can be made empty; the list has it with its origin, and 50 a page."""
-    made = [site.ask("/api/web/sessions", {"workspace": site.workspace})["sessionId"] for _ in range(51)]
-    first = site.get(f"/api/web/sessions?workspace={site.workspace}")
-    second = site.get(f"/api/web/sessions?workspace={site.workspace}&cursor={first['cursor']}")
+    made = [site.ask("/api/page/sessions", {"workspace": site.workspace})["sessionId"] for _ in range(51)]
+    first = site.get(f"/api/page/sessions?workspace={site.workspace}")
+    second = site.get(f"/api/page/sessions?workspace={site.workspace}&cursor={first['cursor']}")
     found = [row["id"] for row in first["sessions"] + second["sessions"]]
     assert (len(first["sessions"]), second["cursor"]) == (50, None)
     assert found == made[::-1]
     assert {row["origin"] for row in first["sessions"]} == {"web"}
-    agents = site.get(f"/api/web/agents?workspace={site.workspace}")["agents"]
+    agents = site.get(f"/api/page/agents?workspace={site.workspace}")["agents"]
     assert agents == [{"id": "default", "name": "Default", "description": ""}]
 
 
 def test_the_page_learns_which_model_answers(site) -> None:
     """The offers come with the one a new turn takes, and why, with the kernel and the page alone."""
-    found = site.get("/api/web/models")
+    found = site.get("/api/page/models")
     assert found["chosen"] == found["models"][0]["model"]
     assert found["reason"]
 
@@ -187,18 +187,18 @@ def test_the_page_learns_which_model_answers(site) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "field"),
     [
-        ("/api/web/chat", {"message": " ", "workspace": "w"}, "message"),
-        ("/api/web/chat", {"message": "x"}, "workspace"),
-        ("/api/web/chat", {"message": "x", "workspace": "w", "images": []}, "images"),
-        ("/api/web/chat", {"message": "x", "workspace": "w", "key": "k" * 129}, "key"),
-        ("/api/web/subscribe?workspace=w", None, "session"),
-        ("/api/web/subscribe?workspace=w&session=s&after=x", None, "after"),
-        ("/api/web/sessions?workspace=w&cursor=-1", None, "cursor"),
-        ("/api/web/history?workspace=w&session=s&since=yesterday", None, "since"),
-        ("/api/web/sessions", None, "workspace"),
-        ("/api/web/answer", {"workspace": "w", "question": 1}, "approved"),
-        ("/api/web/answer", {"workspace": "w", "question": 1, "approved": "yes"}, "approved"),
-        ("/api/web/answer", {"workspace": "w", "question": 1, "approved": True, "text": "x" * 100_001}, "text"),
+        ("/api/page/chat", {"message": " ", "workspace": "w"}, "message"),
+        ("/api/page/chat", {"message": "x"}, "workspace"),
+        ("/api/page/chat", {"message": "x", "workspace": "w", "images": []}, "images"),
+        ("/api/page/chat", {"message": "x", "workspace": "w", "key": "k" * 129}, "key"),
+        ("/api/page/subscribe?workspace=w", None, "session"),
+        ("/api/page/subscribe?workspace=w&session=s&after=x", None, "after"),
+        ("/api/page/sessions?workspace=w&cursor=-1", None, "cursor"),
+        ("/api/page/history?workspace=w&session=s&since=yesterday", None, "since"),
+        ("/api/page/sessions", None, "workspace"),
+        ("/api/page/answer", {"workspace": "w", "question": 1}, "approved"),
+        ("/api/page/answer", {"workspace": "w", "question": 1, "approved": "yes"}, "approved"),
+        ("/api/page/answer", {"workspace": "w", "question": 1, "approved": True, "text": "x" * 100_001}, "text"),
     ],
 )
 def test_bad_input_names_its_field(shared_site, path: str, body: object, field: str) -> None:
@@ -210,10 +210,10 @@ def test_bad_input_names_its_field(shared_site, path: str, body: object, field: 
 def test_what_is_not_there_is_404_and_another_journal_410(shared_site) -> None:
     """Unknown sessions are not found, and a foreign cursor is gone before a stream begins."""
     place = f"workspace={shared_site.workspace}"
-    assert refused(shared_site, f"/api/web/subscribe?{place}&session=none")[0] == 404
-    assert refused(shared_site, f"/api/web/history?{place}&session=none")[0] == 404
+    assert refused(shared_site, f"/api/page/subscribe?{place}&session=none")[0] == 404
+    assert refused(shared_site, f"/api/page/history?{place}&session=none")[0] == 404
     session = chat(shared_site, "hello")[0]["sessionId"]
-    assert refused(shared_site, f"/api/web/subscribe?{place}&session={session}&after={'0' * 32}.1")[0] == 410
+    assert refused(shared_site, f"/api/page/subscribe?{place}&session={session}&after={'0' * 32}.1")[0] == 410
 
 
 def until(stream: Iterator[tuple[Frame, str | None]], kind: str) -> list[Frame]:
@@ -228,14 +228,14 @@ def until(stream: Iterator[tuple[Frame, str | None]], kind: str) -> list[Frame]:
 
 def asked(site, message: str) -> tuple[str, Frame, Iterator[tuple[Frame, str | None]]]:
     """Send what leads to a question; return the session, the question's frame and what follows it."""
-    stream = frames(site, "/api/web/chat", {"workspace": site.workspace, "message": message})
+    stream = frames(site, "/api/page/chat", {"workspace": site.workspace, "message": message})
     before = until(stream, "question")
     return before[0]["sessionId"], before[-1], stream
 
 
 def answer(site, question: int, *, approved: bool, text: str = "") -> dict[str, Any]:
     body = {"workspace": site.workspace, "question": question, "approved": approved, "text": text}
-    return site.ask("/api/web/answer", body)
+    return site.ask("/api/page/answer", body)
 
 
 def test_a_turn_waits_for_the_answer_and_goes_on_with_it(shared_site) -> None:
@@ -258,10 +258,10 @@ def test_a_question_is_answered_once(shared_site) -> None:
     _, question, stream = asked(shared_site, "wipe all")
     assert answer(shared_site, question["question"], approved=False)["state"] == "denied"
     body = {"workspace": shared_site.workspace, "question": question["question"], "approved": True}
-    status, why = refused(shared_site, "/api/web/answer", body)
+    status, why = refused(shared_site, "/api/page/answer", body)
     assert (status, why["error"]) == (409, f"question {question['question']} was denied already")
     assert why["advice"]
-    assert refused(shared_site, "/api/web/answer", {**body, "question": 2**40})[0] == 404
+    assert refused(shared_site, "/api/page/answer", {**body, "question": 2**40})[0] == 404
     denied = next(frame for frame in until(stream, "complete") if frame["type"] == "tool_result")
     assert denied["outcome"] == "denied"
 
@@ -280,13 +280,13 @@ def test_a_session_that_waits_is_not_at_rest(shared_site) -> None:
     queued = chat(shared_site, "next", session=session)
     assert [frame["type"] for frame in queued] == ["session", "queued"]
     assert queued[-1]["question"] == question["question"]
-    path = f"/api/web/subscribe?workspace={shared_site.workspace}&session={session}"
+    path = f"/api/page/subscribe?workspace={shared_site.workspace}&session={session}"
     seen = until(frames(shared_site, path), "question")
     assert (seen[0]["running"], seen[-1]) == (True, question)
     assert all(frame["type"] != "complete" for frame in seen)
-    rows = shared_site.get(f"/api/web/sessions?workspace={shared_site.workspace}")["sessions"]
+    rows = shared_site.get(f"/api/page/sessions?workspace={shared_site.workspace}")["sessions"]
     assert next(row["state"] for row in rows if row["id"] == session) == "waiting"
-    assert shared_site.ask("/api/web/stop", {"workspace": shared_site.workspace, "session": session}) == {
+    assert shared_site.ask("/api/page/stop", {"workspace": shared_site.workspace, "session": session}) == {
         "stopped": True
     }
     assert until(stream, "complete")[-1]["outcome"] == "cancelled"
@@ -295,7 +295,7 @@ def test_a_session_that_waits_is_not_at_rest(shared_site) -> None:
 def test_readers_are_told_of_an_erasure_once(shared_site) -> None:
     """Whoever has words that were erased is told to forget them; a reader that begins anew never sees them."""
     session = chat(shared_site, "the heron nests here")[0]["sessionId"]
-    path = f"/api/web/subscribe?workspace={shared_site.workspace}&session={session}"
+    path = f"/api/page/subscribe?workspace={shared_site.workspace}&session={session}"
     live = frames(shared_site, path)
     until(live, "complete")
     late = followed(shared_site, session)[-1][1]
@@ -312,12 +312,12 @@ def test_readers_are_told_of_an_erasure_once(shared_site) -> None:
 
 def test_a_command_is_answered_in_its_own_stream(shared_site) -> None:
     """The stream of a command ends with its answer, also beside a turn that runs, whose own stream goes on."""
-    session = shared_site.ask("/api/web/sessions", {"workspace": shared_site.workspace})["sessionId"]
+    session = shared_site.ask("/api/page/sessions", {"workspace": shared_site.workspace})["sessionId"]
     first, command = chat(shared_site, "/go", session=session)
     assert (first["type"], command["type"], command["row"]) == ("session", "command", first["row"])
     assert (command["text"], command["answer"], command["ok"]) == ("/go", "One line\nand <b>another</b>", True)
     body = {"workspace": shared_site.workspace, "session": session, "message": "count 20"}
-    counting = frames(shared_site, "/api/web/chat", body)
+    counting = frames(shared_site, "/api/page/chat", body)
     assert next(counting)[0]["type"] == "session"
     (_, moved) = chat(shared_site, "/go new", session=session)
     assert moved["session"] and moved["session"] != session

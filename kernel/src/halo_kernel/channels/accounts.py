@@ -13,7 +13,7 @@ import msgspec
 
 from ..contracts import Channel, Database, Host, Tx
 from ..errors import BadInput, NotFound, WrongCredentials
-from ..records import Account, Principal
+from ..records import Account, Principal, Readiness, Secret
 from ..supervisor import Supervisor, end_task
 from ..tables import insert
 from .door import Door
@@ -41,19 +41,33 @@ class Accounts:
         """Return accounts by type and id."""
         return await self.database.read(lambda tx: _found(tx, "type = coalesce(?, type)", type))
 
-    async def put(self, account: Account) -> None:
+    async def put(self, account: Account, *, secrets: Mapping[str, str] | None = None) -> None:
         """Make or change an account; while the server runs, its channel starts anew with it.
 
-        Raises `BadInput` naming the field, `WorkspaceUnusable`.
+        Its `secrets` stay as they are unless they are given. Raises `BadInput` naming the field, `WorkspaceUnusable`.
         """
         for name in ("type", "id"):
             if not _NAME.fullmatch(getattr(account, name)):
                 raise BadInput(f"{name} has 1 to 80 of a-z, 0-9, '_', '.', '@' and '-'", field=name)
         await self.host.workspaces.open(account.workspace)
         values = {"type": account.type, "id": account.id, "account": msgspec.json.encode(account).decode()}
-        again = "ON CONFLICT(type, id) DO UPDATE SET account = excluded.account"
-        await self.database.write(lambda tx: insert(tx, "accounts", values, more=again))
+        if secrets is not None:
+            values["secrets"] = msgspec.json.encode(secrets).decode()
+        again = ", ".join(f"{name} = excluded.{name}" for name in values)
+        await self.database.write(
+            lambda tx: insert(tx, "accounts", values, more=f"ON CONFLICT(type, id) DO UPDATE SET {again}")
+        )
         await self._restart(account)
+
+    async def secrets(self, type: str, id: str) -> Mapping[str, Secret]:
+        """Return the secrets of an account, by name; from then on they are masked everywhere. Raises `NotFound`."""
+        await self._get(type, id)
+        sql, name = "SELECT secrets FROM accounts WHERE type = ? AND id = ?", f"{type}:{id}"
+        (raw,) = await self.database.read(lambda tx: tx.one(sql, (type, id))) or ("{}",)
+        texts = msgspec.json.decode(raw, type=dict[str, str])
+        found = {each: Secret(text, f"{name}:{each}") for each, text in texts.items()}
+        self.host.settings.redactor.learn(name, found.values())
+        return found
 
     async def remove(self, type: str, id: str) -> None:
         """Remove an account and its token. Raises `NotFound`."""
@@ -68,16 +82,21 @@ class Accounts:
         await self.database.write(lambda tx: tx.one(sql, (_hash(token), type, id)))
         return token
 
-    async def silence(self, type: str, id: str) -> float | None:
-        """Return for how many seconds the platform has not been heard, None when it never was."""
-        door = self._doors.get((type, id))
-        return None if door is None or door.heard_at is None else self.host.clock.monotonic() - door.heard_at
+    async def readiness(self, type: str, id: str) -> Readiness:
+        """Return whether an account that this server runs hears its platform. Raises `NotFound`."""
+        account, channel, door = await self._get(type, id), self.channels.get(type), self._doors.get((type, id))
+        if not account.enabled:
+            return Readiness(ready=False, reason="it is disabled")
+        if channel is None or door is None:
+            why = "it does not run here" if channel else f"no plugin brings the channel {type}"
+            return Readiness(ready=False, reason=why)
+        return door.readiness(channel.silence)
 
     def door(self, account: Account) -> Door:
         """Return where an account's messages come in, for a channel that is called rather than run."""
         found = self._doors.get((account.type, account.id))
         if found is None or found.account != account:
-            found = Door(account=account, host=self.host)
+            found = Door(account=account, host=self.host, since=self.host.clock.monotonic())
             self._doors[account.type, account.id] = found
         return found
 
@@ -109,13 +128,21 @@ class Accounts:
         channel = self.channels.get(account.type)
         if channel is not None and account.enabled and self._started:
             door = self.door(account)
-            self._running[key] = self.supervisor.keep(":".join(key), lambda: channel.run(account, door))
+            self._running[key] = self.supervisor.keep(":".join(key), lambda: _run(channel, account, door))
 
     async def _get(self, type: str, id: str) -> Account:
         found = await self.database.read(lambda tx: _found(tx, "type = ? AND id = ?", type, id))
         if not found:
             raise NotFound(f"there is no {type} account {id}")
         return found[0]
+
+
+async def _run(channel: Channel, account: Account, door: Door) -> None:
+    try:
+        await channel.run(account, door)
+    except Exception as error:
+        door.failed(str(error) or repr(error))
+        raise
 
 
 def _found(tx: Tx, where: str, *args: str | None) -> list[Account]:

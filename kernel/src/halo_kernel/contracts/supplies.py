@@ -4,7 +4,7 @@
 # The docstring is the whole body of a protocol's method.
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
 
 from .. import records
@@ -23,6 +23,12 @@ class Door(Protocol):
     def heard(self) -> None:
         """Say that the platform has answered: that is what makes the account ready, and silence what makes it not."""
 
+    def failed(self, why: str) -> None:
+        """Say why the platform is not reached, such as by a revoked token: until it is heard, the account is not ready.
+
+        What `run` raises is said so too.
+        """
+
 
 class Channel(Protocol):
     """Brings messages of one `type` in, by the transport of its platform; a dispatcher of that kind carries answers."""
@@ -37,6 +43,20 @@ class Channel(Protocol):
         """Receive for one account until cancelled, closing the former connection before each new one.
 
         What is raised is logged, and it is run again after a growing wait.
+        """
+
+
+class GuidedChannel(Channel, Protocol):
+    """A channel that says what its accounts need, and tries it: `halo channels add` asks for each field."""
+
+    @property
+    def fields(self) -> Sequence[records.AccountField]:
+        """What to ask for, in order."""
+
+    async def probe(self, account: records.Account, secrets: Mapping[str, str]) -> records.Account:
+        """Ask the platform, and return the account with what it says of itself: its `id`, `label`, `config`.
+
+        Raises `BadInput` that names the field that is wrong, and what to do.
         """
 
 

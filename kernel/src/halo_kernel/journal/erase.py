@@ -78,8 +78,8 @@ def _covers(body: records.Body, end: int) -> bool:
 
 
 def _blank_debts(tx: Tx, session: str, gone: list[records.Event]) -> None:
-    """Empty what was owed when a turn ended, and reports that end with an answer; what was not sent yet will not be."""
-    ends = {str(event.at) for event in gone if isinstance(event.body, records.TurnEnded)}
+    """Empty what was owed as a turn ended or asked, and reports that end with an answer; what waits is not sent."""
+    ends = {str(event.at) for event in gone if isinstance(event.body, records.TurnEnded | records.QuestionAsked)}
     bodies = (event.body for event in gone)
     said = [records.plain_text(body.content) for body in bodies if isinstance(body, records.AssistantMessage)]
     answers = tuple(filter(None, said))

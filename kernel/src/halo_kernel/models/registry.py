@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from .. import hookspecs
-from ..contracts import ModelProvider, Session
+from .. import contracts, hookspecs
+from ..contracts import ModelProvider
 from ..errors import ModelError
 from ..hooks import Hooks
 from ..log import logger
@@ -67,7 +67,9 @@ class Models:
 
     async def _probe(self, name: str) -> Sequence[Offer]:
         try:
-            return await bounded(_offers(self.providers[name]), name=f"offers of {name}", seconds=_PROBE_SECONDS)
+            asking = self.providers[name].offers()
+            offers = await bounded(asking, name=f"offers of {name}", seconds=_PROBE_SECONDS)
+            return [msgspec.convert(msgspec.to_builtins(offer), Offer) for offer in offers]
         except TimeoutError:
             reason = "did not say in time what it offers"
         except Exception as error:
@@ -86,7 +88,7 @@ class Models:
             return offers[0], offers[0].reason
         raise ModelError("no model can answer here", kind="none", advice=_ADVICE if self.providers else _INSTALL)
 
-    async def line(self, session: Session, hooks: Hooks, first: str = "") -> list[Offer]:
+    async def line(self, session: contracts.Session, hooks: Hooks, first: str = "") -> list[Offer]:
         """Return the models to ask in order: `first`, the agent's own, or the chosen one; then its fallbacks, or all's.
 
         Raises `ModelError` of kind `none` when there is no first; a fallback without a provider is left out.
@@ -135,10 +137,6 @@ class Models:
             if names is None or name in names
         ]
         await asyncio.gather(*closings, return_exceptions=True)
-
-
-async def _offers(provider: ModelProvider) -> Sequence[Offer]:
-    return [msgspec.convert(msgspec.to_builtins(offer), Offer) for offer in await provider.offers()]
 
 
 async def _closed(provider: ModelProvider) -> None:

@@ -28,21 +28,26 @@ def owe(tx: Tx, owed: Owed, *, at: int) -> int:
     return int(row[0])
 
 
-def owe_replies(tx: Tx, session: str, *, text: str, reason: Settlement, at: int, last: bool = True) -> None:
+def owe_replies(
+    tx: Tx, session: str, *, text: str, reason: Settlement = "answered", at: int, debt: Debt = "reply"
+) -> None:
     """Owe one reply to each route among the session's messages that no longer wait and have none yet.
 
-    Those of turns that gave way or were cut are among them: the turn that answers for all replies to all. One that is
-    not the `last` is interim: the next turn replies to the same routes.
+    Those of turns that gave way or were cut are among them: the turn that answers for all replies to all. After an
+    interim one, and after a question, a later turn replies to the same routes; where nobody waits for a reply, a
+    question goes to whoever wrote last through a channel to the root of the tree.
     """
-    debt: Debt = "reply" if last else "interim"
-    mine = "WHERE session = ? AND owed = 1 AND state <> 'waiting'"
-    routes = list(tx.execute(f"SELECT route, min(id) FROM inbox {mine} GROUP BY route ORDER BY 2", (session,)))
+    owing = "session = ? AND owed = 1 AND state <> 'waiting'"
+    routes = list(tx.execute(f"SELECT route, min(id) FROM inbox WHERE {owing} GROUP BY route ORDER BY 2", (session,)))
+    if debt == "question" and not routes:
+        routed = "session = (SELECT root FROM sessions WHERE id = ?) AND route <> '' ORDER BY id DESC LIMIT 1"
+        routes = list(tx.execute(f"SELECT route, id FROM inbox WHERE {routed}", (session,)))
     for route, row in routes:
         key, kind = f"{debt}:{row}:{at}", route.partition(":")[0]
         reply = Owed(key=key, dispatcher=kind, target=route, text=text, debt=debt, reason=reason, session=session)
         owe(tx, reply, at=at)
-    if last:
-        tx.execute(f"UPDATE inbox SET owed = 0 {mine}", (session,))
+    if debt == "reply":
+        tx.execute(f"UPDATE inbox SET owed = 0 WHERE {owing}", (session,))
 
 
 def has_unsettled(tx: Tx) -> bool:

@@ -27,6 +27,24 @@ class Account(Struct, frozen=True, kw_only=True):
     config: dict[str, object] = {}
 
 
+class AccountField(Struct, frozen=True, kw_only=True):
+    """Something that a channel has to know of an account, in its `config` or among its secrets under `name`."""
+
+    name: str
+    label: str
+    help: str = ""
+    secret: bool = False
+    optional: bool = False
+
+
+class Readiness(Struct, frozen=True, kw_only=True):
+    """Whether an account hears its platform, and why not. `silence`: seconds since it last did, None if never."""
+
+    ready: bool
+    reason: str = ""
+    silence: float | None = None
+
+
 class Arrival(Struct, frozen=True, kw_only=True):
     """A message as a channel received it: `key` is the platform's own id of it, unique for its account and user.
 

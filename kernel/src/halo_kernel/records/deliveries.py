@@ -12,7 +12,7 @@ Guarantee = Literal["keyed", "queryable", "local", "none"]
 # Who may take a session's report pointer from whom: a report takes any, a job those of jobs and runs, a run
 # none.
 Claim = Literal["report", "job", "run"]
-Debt = Literal["reply", "report", "interim", "notice"]
+Debt = Literal["reply", "report", "interim", "question", "notice"]
 Settlement = Literal["answered", "aborted", "cancelled", "superseded", "deleted"]
 PartState = Literal["pending", "sending", "sent", "failed", "uncertain"]
 

@@ -14,7 +14,7 @@ def _step(name: str, version: int, *, min_reader: int = 1) -> Migration:
 
 WORKSPACE = (_step("workspace", 1), *(_step("workspace", version, min_reader=2) for version in (2, 3, 4)))
 HOME = (_step("home", 1),)
-CHANNELS = (_step("channels", 1),)
+CHANNELS = (_step("channels", 1), _step("channels", 2))
 
 
 def newest_schema(name: str) -> int | None:

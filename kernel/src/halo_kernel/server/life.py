@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, TextIO, Unpack
+from typing import Any, Unpack
 
 from .. import __version__
 from ..errors import BadInput
@@ -23,7 +23,7 @@ from ..log import configure, reset
 from ..presence import is_running, published, sole_server
 from ..runtime import Kernel
 from ..secrets import ensure_home
-from ..settings import LogSettings, ServerSettings, Settings, load_kernel_settings
+from ..settings import LogSettings, ServerSettings, load_kernel_settings
 from ..sites import Wanted
 from .listening import address_of, bind, is_loopback, serving, url_of
 
@@ -52,20 +52,20 @@ def run(
     `ServerRunning`, `Conflict` (port taken), `BadInput`, `BadFile`, `StorageUnavailable`, `NewerData`; each leaves
     nothing behind.
     """
-    start = partial(Kernel.start, home, env=env, **wanted)
     ensure_home(home)
     with sole_server(home), ExitStack() as stack:
         settings = load_kernel_settings(home, os.environ if env is None else env)
-        server = settings.of(ServerSettings)
+        start = partial(Kernel.start, home, env=env, settings=settings, **wanted)
+        server, file = settings.of(ServerSettings), home / "global" / "logs" / "server.log"
         log = stack.enter_context(open(os.devnull, "w", encoding="utf-8")) if quiet else None
-        _log_to_file(settings, log)
+        configure(settings.of(LogSettings), redactor=settings.redactor, file=file, stream=log)
         stack.callback(reset)
         sock = stack.enter_context(bind(host or server.host, server.port if port is None else port))
         if server.password is None and not is_loopback(sock):
             said = "Without a password the server listens on this machine only, and this host lets others reach it."
             advice = "Set a password with `halo password`, or leave the host at 127.0.0.1."
             raise BadInput(said, field="server.host", advice=advice)
-        life = _Life(host=host or server.host, sock=sock, ready_fd=ready_fd, parent_pid=parent_pid, log=log)
+        life = _Life(host=host or server.host, sock=sock, ready_fd=ready_fd, parent_pid=parent_pid)
         stack.callback(life.deadline.met)
         asyncio.run(life.live(start))
     return 0
@@ -104,7 +104,6 @@ class _Life:
     sock: socket.socket
     ready_fd: int | None
     parent_pid: int | None
-    log: TextIO | None
     deadline: _Deadline = field(default_factory=_Deadline)
 
     async def live(self, start: Callable[..., Coroutine[Any, Any, Kernel]]) -> None:
@@ -131,7 +130,6 @@ class _Life:
 
     async def _serve(self, kernel: Kernel, told: asyncio.Task[Any]) -> None:
         """Serve until something stops the server; streams and connections have ended when it returns."""
-        _log_to_file(kernel.settings, self.log)  # again: the plugins' secrets are known now
         settings = kernel.settings.of(ServerSettings)
         face = Face(kernel, url=url_of(self.sock), address=address_of(self.sock), host=self.host)
         async with serving(face, self.sock, stopping=kernel.stopping, root_path=settings.root_path) as server:
@@ -157,11 +155,6 @@ class _Life:
         if self.ready_fd is not None:
             with suppress(OSError), open(self.ready_fd, "w", encoding="utf-8") as told:
                 told.write(f"{face.presence.url}\n")
-
-
-def _log_to_file(settings: Settings, stream: TextIO | None) -> None:
-    file = settings.home / "global" / "logs" / "server.log"
-    configure(settings.of(LogSettings), redactor=settings.redactor, file=file, stream=stream)
 
 
 def _on_signal(stop: Callable[[], None]) -> None:

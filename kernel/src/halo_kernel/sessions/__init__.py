@@ -4,4 +4,4 @@ from .dues import Outbox as Outbox
 from .dues import Questions as Questions
 from .prompts import Prompt as Prompt
 from .registry import Sessions as Sessions
-from .session import LiveSession as LiveSession
+from .session import Session as Session

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
 
-from .. import hookspecs
+from .. import contracts, hookspecs
 from ..access import fold_access
 from ..contracts import Command, Tx
 from ..errors import HaloError
@@ -17,34 +16,38 @@ from ..log import logger
 from ..outbox import owe
 from ..records import Access, CommandFinished, CommandResult, Event, Incoming, Owed, Receipt
 
-if TYPE_CHECKING:
-    from .seat import Seat
-    from .session import LiveSession
-
 _COMMAND = re.compile(r"/[a-z][a-z0-9_-]{0,31}(\s.*)?", re.DOTALL)
+
+
+def is_said(message: Incoming) -> bool:
+    """Tell whether a person says it."""
+    return message.principal.kind == "person" and message.cause == "message"
 
 
 def is_command(message: Incoming) -> bool:
     """Tell whether a person asks for a command."""
-    said = message.principal.kind == "person" and message.cause == "message"
-    return said and _COMMAND.fullmatch(message.text.strip()) is not None
+    return is_said(message) and _COMMAND.fullmatch(message.text.strip()) is not None
 
 
-async def carry_out(seat: Seat, session: LiveSession, message: Incoming, *, key: str, access: Access) -> Receipt:
-    """Carry a command out and return its receipt, written with what came of it; one with a known key is not run again.
+async def carry_out(session: contracts.Session, message: Incoming, *, key: str, access: Access) -> Receipt | None:
+    """Carry a command out and return its receipt, written with what came of it; None for any other message.
 
-    A crash between its effect and that write leaves nothing, so that its sender sends it again.
+    One with a known key is not run again. A crash between its effect and that write leaves nothing, so that its sender
+    sends it again.
     """
+    if not is_command(message):
+        return None
+    seat = session.seat
     seen = await seat.database.read(lambda tx: receipt_of(tx, message.principal, key))
     if seen is not None:
         return seen
-    result, at = await _run(seat, session, message, access), seat.stamp()
+    result, at = await _run(session, message, access), seat.stamp()
     result = replace(result, text=seat.mask(result.text))
     row = replace(message, cause="command", mode="steer", reply_to=None)
 
     def write(tx: Tx) -> tuple[Receipt, tuple[Event, ...]]:
         receipt, fresh = accept(tx, session.info.id, row, key=key, at=at, access=access, cap=0)
-        return receipt, _settle(tx, receipt, row, result, at=at) if fresh else ()
+        return receipt, settle(tx, receipt, row, result, at=at) if fresh else ()
 
     receipt, events = await seat.database.write(write)
     seat.tell(events)
@@ -52,7 +55,8 @@ async def carry_out(seat: Seat, session: LiveSession, message: Incoming, *, key:
     return receipt
 
 
-def _settle(tx: Tx, receipt: Receipt, message: Incoming, result: CommandResult, *, at: int) -> tuple[Event, ...]:
+def settle(tx: Tx, receipt: Receipt, message: Incoming, result: CommandResult, *, at: int) -> tuple[Event, ...]:
+    """Write what came of a command that was accepted, owe it to where it came from, and return what is journaled."""
     tx.execute("UPDATE inbox SET state = 'done', owed = 0 WHERE id = ?", (receipt.row,))
     if message.route:
         key, kind = f"reply:{receipt.row}:{at}", message.route.partition(":")[0]
@@ -65,10 +69,10 @@ def _settle(tx: Tx, receipt: Receipt, message: Incoming, result: CommandResult, 
     return append(tx, receipt.session, [body], at=at)
 
 
-async def _run(seat: Seat, session: LiveSession, message: Incoming, access: Access) -> CommandResult:
+async def _run(session: contracts.Session, message: Incoming, access: Access) -> CommandResult:
     name, rest = [*message.text.strip().removeprefix("/").split(None, 1), ""][:2]
     try:
-        command = await seat.hooks.first(hookspecs.resolve_command, name, session)
+        command = await session.seat.hooks.first(hookspecs.resolve_command, name, session)
         if command is None:
             return CommandResult(text=f"There is no command /{name}. /help lists those that there are.", ok=False)
         return await _allowed(command, rest, message, session, access)
@@ -80,7 +84,7 @@ async def _run(seat: Seat, session: LiveSession, message: Incoming, access: Acce
 
 
 async def _allowed(
-    command: Command, rest: str, message: Incoming, session: LiveSession, access: Access
+    command: Command, rest: str, message: Incoming, session: contracts.Session, access: Access
 ) -> CommandResult:
     """Run a command, if there is such a verb and whoever asks may."""
     spec, (word, arguments) = command.spec, [*rest.split(None, 1), "", ""][:2]

@@ -39,7 +39,7 @@ class Questions:
         settle = partial(answer, number=question, principal=principal, approved=approved, text=seat.mask(text))
         info, events = await seat.database.write(partial(settle, at=seat.clock.now()))
         seat.tell(events)
-        await seat.registry.wake(seat, info.session)
+        await seat.host.sessions.wake(seat, info.session)
         return info
 
 
@@ -61,7 +61,7 @@ class Outbox:
         if len(owed.key) > _KEY:
             raise BadInput(f"key must have at most {_KEY} characters, not {len(owed.key)}", field="key")
         seat = await self._seat_of(workspace)
-        await seat.mark_busy()
+        await seat.host.workspaces.mark_busy(workspace)
         number = await seat.database.write(partial(outbox.owe, owed=owed, at=seat.clock.now()))
         seat.database.notify("outbox")
         return number
@@ -77,7 +77,7 @@ class Outbox:
     async def retry(self, delivery: int, *, workspace: str) -> Delivery:
         """Send the failed and uncertain parts of a delivery again. Raises `NotFound`, `Conflict` when it has none."""
         seat = await self._seat_of(workspace)
-        await seat.mark_busy()
+        await seat.host.workspaces.mark_busy(workspace)
         found = await seat.database.write(partial(outbox.retry, number=delivery, at=seat.clock.now()))
         seat.database.notify("outbox")
         return found

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
+from .. import contracts
 from ..errors import Conflict
-
-if TYPE_CHECKING:
-    from .session import LiveSession
 
 REST_SECONDS = 30.0
 
@@ -20,12 +17,12 @@ class Gate:
 
     def __init__(self) -> None:
         self._held = False
-        self._inside: set[LiveSession] = set()
-        self._parked: set[LiveSession] = set()
+        self._inside: set[contracts.Session] = set()
+        self._parked: set[contracts.Session] = set()
         self._empty = asyncio.Event()
         self._empty.set()
 
-    def enter(self, session: LiveSession) -> bool:
+    def enter(self, session: contracts.Session) -> bool:
         """Let a session look for work and do it, until it leaves; false while the gate is held: it is stirred later.
 
         Below a session that is inside one may enter all the same, for that one may wait for it.
@@ -38,7 +35,7 @@ class Gate:
         return True
 
     @asynccontextmanager
-    async def passage(self, session: LiveSession) -> AsyncGenerator[None, None]:
+    async def passage(self, session: contracts.Session) -> AsyncGenerator[None, None]:
         """Be inside for a change that cannot wait. Raises `Conflict` while the gate is held."""
         if not self.enter(session):
             raise Conflict("the plugins are being changed", advice="try again in a moment")
@@ -47,13 +44,13 @@ class Gate:
         finally:
             self.leave(session)
 
-    def leave(self, session: LiveSession) -> None:
+    def leave(self, session: contracts.Session) -> None:
         """Its work is done for now."""
         self._inside.discard(session)
         if not self._inside:
             self._empty.set()
 
-    def _is_below_another(self, session: LiveSession) -> bool:
+    def _is_below_another(self, session: contracts.Session) -> bool:
         above = session.seat.sessions.get(session.info.parent or "")
         return above is not None and (above in self._inside or self._is_below_another(above))
 

@@ -10,38 +10,38 @@ from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
-from .. import hookspecs
+from .. import hookspecs, tables
 from ..access import fold_access
-from ..blobs import Blobs, referenced
+from ..blobs import referenced
 from ..contracts import Tx
 from ..errors import NotFound, Stopping
 from ..folds import History, View
 from ..inbox import waiting
-from ..journal import delete_exchange, erase, folded, journal_of, make_cursor, read
+from ..journal import append, delete_exchange, erase, folded, journal_of, make_cursor, read
 from ..log import logger
-from ..records import Access, Event, Message, Principal, SessionInfo
+from ..records import Access, Event, Message, Principal, QuestionSettled, SessionForked, SessionInfo, TurnEnded
 from ..records.storable import check_storable
-from ..recovery import is_cut
+from ..recovery import is_cut, loose_ends
 from ..repair import repair_history
 from . import rows
-from .forks import fork
 from .gate import Gate
 from .seat import Seat
-from .session import LiveSession
+from .session import Session
 
 T = TypeVar("T")
 _CLOSE_SECONDS = 8.0
+_ENDED = TurnEnded(outcome="interrupted", error="the session was forked in the middle of this turn", kind="fork")
+_COPIED = {"events": "seq, at, kind, turn, body", "plugin_state": "plugin, value"}
 
 
 class Sessions:
     """The sessions of this home, filtered by principal. `seat_of` opens a workspace by id."""
 
-    def __init__(self, seat_of: Callable[[str], Awaitable[Seat]], blobs: Blobs) -> None:
+    def __init__(self, seat_of: Callable[[str], Awaitable[Seat]]) -> None:
         self._seat_of = seat_of
-        self._blobs = blobs
         self.gate = Gate()
         self._broken: set[str] = set()
-        self._opening: dict[tuple[str, str], asyncio.Task[LiveSession]] = {}
+        self._opening: dict[tuple[str, str], asyncio.Task[Session]] = {}
 
     async def open(
         self,
@@ -53,7 +53,7 @@ class Sessions:
         create: bool = False,
         origin: str = "",
         directory: str | None = None,
-    ) -> LiveSession:
+    ) -> Session:
         """Return the session, opening it. With `create`, one that does not exist is made with exactly this id.
 
         An id has 1 to 120 letters, digits, `_-.:`. The owner is the principal's name and kind; for others there is no
@@ -92,16 +92,21 @@ class Sessions:
         origin: str = "sid",
         title: str = "",
         directory: str = "",
-    ) -> LiveSession:
+    ) -> Session:
         """Make a session.
 
         Raises `NotFound` for an unknown agent or workspace, `BadInput` for a directory that is not in the workspace.
         """
         seat = await self._seat_of(workspace)
         place = rows.check_directory(seat.workspace, directory)
-        session, level = rows.check_id(_new_id(seat, origin)), fold_access(principal.access, access or principal.access)
-        owner = replace(principal, access=level)
-        await self._make(seat, session, owner, agent, origin=origin, title=title, directory=place)
+        return await self.make(seat, principal, agent, access, origin=origin, title=title, directory=place)
+
+    async def make(
+        self, seat: Seat, owner: Principal, agent: str | None, access: Access | None, *, origin: str, **more: str
+    ) -> Session:
+        """Make a session with an id of its origin, at its owner's level or a lower one; see `_make`."""
+        session, level = rows.check_id(_new_id(seat, origin)), fold_access(owner.access, access or owner.access)
+        await self._make(seat, session, replace(owner, access=level), agent, origin=origin, **more)
         return await self._live(seat, session)
 
     async def list(
@@ -170,7 +175,7 @@ class Sessions:
         await seat.database.scrub()
         if blobs:
             named = await seat.database.read(referenced)
-            await self._blobs.collect(workspace, named, seat.clock.now(), erased=blobs)
+            await seat.host.blobs.collect(workspace, named, seat.clock.now(), erased=blobs)
         await seat.hooks.tell(hookspecs.session_erased, session=live.info)
         return event
 
@@ -193,9 +198,7 @@ class Sessions:
         rename = partial(rows.rename, session=session, title=title, at=seat.clock.now())
         return (await seat.write(rename))[-1]
 
-    async def fork(
-        self, session: str, *, workspace: str, principal: Principal, title: str | None = None
-    ) -> LiveSession:
+    async def fork(self, session: str, *, workspace: str, principal: Principal, title: str | None = None) -> Session:
         """Make a root session with the history of another one; from then on neither knows of the other.
 
         What waits, is asked or owed stays with the original; of its open turn the copy has an interrupted one.
@@ -207,7 +210,7 @@ class Sessions:
             source = rows.load(tx, session, workspace=seat.workspace, principal=principal)
             change = {"title": source.title if title is None else title, "created_at": now, "updated_at": now}
             access = fold_access(principal.access, source.access)
-            fork(tx, source, replace(source, id=name, root=name, parent=None, access=access, **change), journal=journal)
+            _fork(tx, source, replace(source, id=name, root=name, parent=None, access=access, **change), journal)
             return name
 
         name = _new_id(seat, session.partition("_")[0] if "_" in session else "sid")
@@ -250,18 +253,6 @@ class Sessions:
         if closing:
             await asyncio.wait(closing, timeout=_CLOSE_SECONDS)
 
-    async def start_child(
-        self, parent: SessionInfo, agent: str, access: Access | None, title: str, directory: str | None
-    ) -> LiveSession:
-        """See `contracts.Session.start_child`."""
-        seat = await self._seat_of(parent.workspace)
-        place = parent.directory if directory is None else rows.check_directory(seat.workspace, directory)
-        session, level = _new_id(seat, "sub"), fold_access(parent.access, access or parent.access)
-        owner = Principal(name=parent.principal, kind=parent.principal_kind, access=level)
-        said = {"origin": "sub", "title": title, "directory": place}
-        await self._make(seat, session, owner, agent, root=parent.root, parent=parent.id, **said)
-        return await self._live(seat, session)
-
     async def _make(self, seat: Seat, session: str, owner: Principal, agent: str | None, **more: str) -> None:
         """Make a session at its owner's level, with `more` of `SessionInfo`; an id that is taken stays whose it is."""
         seat.check_running()
@@ -272,7 +263,7 @@ class Sessions:
             root=session,
             workspace=seat.workspace.id,
             folder=seat.workspace.path,
-            agent=seat.find_agent(seat.workspace, agent).id,
+            agent=seat.host.workspaces.agent(seat.workspace, agent).id,
             access=owner.access,
             principal=owner.name,
             principal_kind=owner.kind,
@@ -282,7 +273,7 @@ class Sessions:
         info = replace(info, **more)
         await seat.database.write(partial(rows.insert, info=info, journal=seat.clock.new_id(), limits=seat.limits))
 
-    async def _live(self, seat: Seat, session: str) -> LiveSession:
+    async def _live(self, seat: Seat, session: str) -> Session:
         """Return the one open instance; all who ask while it opens share one opening."""
         while (live := seat.sessions.get(session)) is not None and live.closed:
             await live.close()
@@ -296,14 +287,14 @@ class Sessions:
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(task)
 
-    async def _open(self, seat: Seat, session: str) -> LiveSession:
+    async def _open(self, seat: Seat, session: str) -> Session:
         def look(tx: Tx) -> tuple[SessionInfo, bool]:
             info = rows.load(tx, session, workspace=seat.workspace)
             cut = is_cut(tx, info.root, session=session, boot=seat.boot)
             return info, cut or bool(waiting(tx, session))
 
         info, owed = await seat.database.read(look)
-        live = LiveSession(seat, info)
+        live = Session(seat, info)
         with suppress(NotFound):  # it can be looked at, left and deleted all the same
             live.find_agent()
         seat.sessions[session] = live
@@ -327,3 +318,25 @@ def _new_id(seat: Seat, origin: str) -> str:
         number, rest = divmod(number, 36)
         digits = "0123456789abcdefghijklmnopqrstuvwxyz"[rest] + digits
     return f"{origin}_{digits}_{seat.clock.new_id(64)[:6]}"
+
+
+def _fork(tx: Tx, source: SessionInfo, copy: SessionInfo, journal: str) -> tuple[Event, ...]:
+    """Make `copy` a root with the history of `source` as it is now, whose open turn it ends; return what it adds."""
+    values = {name: getattr(copy, name) for name in (*rows.NEW, "model", "head")}
+    tables.insert(tx, "sessions", {**values, "marks": " ".join(copy.marks), "journal": journal})
+    for table, columns in _COPIED.items():
+        which = f"SELECT ?, {columns} FROM {table} WHERE session = ?"
+        tx.execute(f"INSERT INTO {table}(session, {columns}) {which}", (copy.id, source.id))
+    origin = SessionForked(source=source.id, head=source.head)
+    return (*_end_turn(tx, source.id, copy), *append(tx, copy.id, [origin], at=copy.created_at))
+
+
+def _end_turn(tx: Tx, source: str, copy: SessionInfo) -> tuple[Event, ...]:
+    run = tx.one("SELECT turn FROM runs WHERE session = ?", (source,))
+    if run is None:
+        return ()
+    turn = str(run[0])
+    asked = tx.execute("SELECT id, call FROM questions WHERE session = ? AND state = 'pending'", (source,))
+    settled = [QuestionSettled(question=number, call=call, state="denied", by="fork") for number, call in asked]
+    left = loose_ends(tx, copy.id, turn, None, reason="fork")
+    return append(tx, copy.id, [*settled, *left, _ENDED], at=copy.created_at, turn=turn)

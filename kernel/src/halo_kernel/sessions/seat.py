@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from .. import hookspecs
+from .. import contracts, hookspecs
 from ..contracts import Host, Tool, Tx
-from ..errors import Stopping, StorageUnavailable
+from ..errors import Stopping
 from ..log import logger
 from ..questions import expire
-from ..records import AgentSpec, Event, ToolSpec, WorkspaceInfo
+from ..records import Event, ToolSpec, WorkspaceInfo
 from ..scopes import Scope
 from ..supervisor import at_bell
 from ..turns import Place
 from . import rows
 
-if TYPE_CHECKING:
-    from .registry import Sessions
-    from .session import LiveSession
-
 _KEPT_OPEN = 64
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_Used = WeakValueDictionary[str, "contracts.Session"]
 
 
 @dataclass(kw_only=True)
@@ -37,13 +33,9 @@ class Seat(Place):
     host: Host
     scope: Scope
     stopping: asyncio.Event
-    registry: Sessions
-    find_agent: Callable[[WorkspaceInfo, str | None], AgentSpec]
-    spawn: Callable[[str, Coroutine[Any, Any, None]], object]
-    mark_busy: Callable[[], Awaitable[None]]
-    sessions: WeakValueDictionary[str, LiveSession] = field(default_factory=WeakValueDictionary[str, "LiveSession"])
+    sessions: _Used = field(default_factory=_Used)
     used: float = 0.0
-    _rested: dict[str, LiveSession] = field(default_factory=dict[str, "LiveSession"])
+    _rested: dict[str, contracts.Session] = field(default_factory=dict[str, "contracts.Session"])
     _stamped: int = 0
 
     def stamp(self) -> int:
@@ -54,7 +46,7 @@ class Seat(Place):
     async def wake_tree(self, root: str) -> None:
         """Let each session of a tree go on for which something waits, such as the report of another one."""
         for name in await self.database.read(lambda tx: _waiting_in(tx, root)):
-            await self.registry.wake(self, name)
+            await self.host.sessions.wake(self, name)
 
     async def watch_questions(self) -> None:
         """Settle every question whose time is over, and let its session go on."""
@@ -64,7 +56,7 @@ class Seat(Place):
             events, later = await self.database.write(partial(expire, now=now))
             self.tell(events)
             for event in events:
-                await self.registry.wake(self, event.session)
+                await self.host.sessions.wake(self, event.session)
             return None if later is None else max(0.0, (later - now) / 1000)
 
         await at_bell(self.database.listen("questions"), look)
@@ -87,7 +79,7 @@ class Seat(Place):
                 live.told(event)
         self.feed.publish(events)
 
-    async def tools(self, session: LiveSession) -> dict[str, Tool]:
+    async def tools(self, session: contracts.Session) -> dict[str, Tool]:
         """Return the tools that plugins have for a session, by name."""
         tools: dict[str, Tool] = {}
         for plugin, tool in await self.hooks.gather(hookspecs.provide_tools, session=session, host=self.host):
@@ -98,7 +90,7 @@ class Seat(Place):
                 tools[tool.spec.name] = tool
         return tools
 
-    def rested(self, session: LiveSession) -> None:
+    def rested(self, session: contracts.Session) -> None:
         """A session has nothing to do; beyond a number of them the longest idle gives back its history and lease."""
         self._rested.pop(session.info.id, None)
         self._rested[session.info.id] = session
@@ -119,7 +111,7 @@ class Seat(Place):
         if writes := [task for session in self.sessions.values() for task in session.writes]:
             await asyncio.wait(writes)
 
-    async def halt(self, session: LiveSession, how: rows.Halt) -> None:
+    async def halt(self, session: contracts.Session, how: rows.Halt) -> None:
         """Halt a tree from a session down: what waits first, so that nothing begins anew, then what runs."""
         name, now = session.info.id, self.clock.now()
 
@@ -134,7 +126,7 @@ class Seat(Place):
         if how == "deleted":  # what was landed meanwhile
             await self.write(write)
 
-    def left(self, session: LiveSession) -> None:
+    def left(self, session: contracts.Session) -> None:
         """A session is closed; a newer one of the same id stays."""
         for found in (self.sessions, self._rested):
             if found.get(session.info.id) is session:
@@ -142,17 +134,13 @@ class Seat(Place):
 
     async def watch_inbox(self) -> None:
         """Wake the sessions held here for which another process accepted a message."""
-        await at_bell(self.database.listen("inbox"), self._look_around)
 
-    async def _look_around(self) -> None:
-        try:
-            found = await self.database.read(_sessions_with_waiting_rows)
-        except StorageUnavailable as error:
-            logger("sessions").warning("could not look for messages of other processes", error=error.message)
-            found = [(name, 0, "") for name in self.sessions]
-        for name, hard, halted in found:
-            if (session := self.sessions.get(name)) is not None:
-                session.stir(hard, halted)
+        async def look() -> None:
+            for name, hard, halted in await self.database.read(_sessions_with_waiting_rows):
+                if (session := self.sessions.get(name)) is not None:
+                    session.stir(hard, halted)
+
+        await at_bell(self.database.listen("inbox"), look)
 
 
 def _wrong(spec: object, others: Collection[str]) -> str:

@@ -26,7 +26,7 @@ from ..scopes import Scope
 from ..supervisor import Tasks
 from ..turns import Desk, Turn, complete, usage_of
 from . import rows
-from .commands import carry_out, is_command
+from .choices import serve
 from .duty import Duty, find_duty
 from .prompts import Prompt, Prompts
 from .seat import Seat
@@ -38,13 +38,13 @@ _driving = ContextVar("_driving", default="")  # the id, since a context may out
 _HELD_SECONDS = 1.0
 
 
-class LiveSession:
-    """See `contracts.Session`. `seat` is the place in its workspace that it works from."""
+class Session:
+    """One conversation of one agent in one workspace. `seat` is the place there that it works from."""
 
     def __init__(self, seat: Seat, info: records.SessionInfo) -> None:
         self.seat = seat
         self._info = info
-        self.agent = records.AgentSpec(id=info.agent, name=info.agent, tools=())
+        self.agent: records.AgentSpec = records.AgentSpec(id=info.agent, name=info.agent, tools=())  # As it was opened.
         self._has_agent = False
         self._desk: Desk | None = None
         self.lease: Lease | None = None  # the tree's, while this session works under it
@@ -88,7 +88,12 @@ class LiveSession:
     # Arrival
 
     async def submit(self, message: records.Incoming) -> records.Receipt:
-        """See `contracts.Session.submit`. What is written for a caller that is cancelled meanwhile is answered too."""
+        """Make a message durable and see that it is answered; returns after the commit.
+
+        Raises `BadInput`, `SessionClosed`, `QueueFull`, `Conflict` when the session owes its report to somebody who
+        does not give way, `StorageUnavailable`; each leaves no trace. What is written for a caller that is cancelled
+        meanwhile is answered too.
+        """
         self._check_open()
         return await asyncio.shield(self.writes.track(self._receive(message)))
 
@@ -99,7 +104,7 @@ class LiveSession:
         return receipt
 
     def prompt(self, message: records.Incoming) -> Prompt:
-        """See `contracts.Session.prompt`."""
+        """Register a run at once, write the message, and return a handle. Raises `SessionClosed`."""
         self._check_open()
         handle = Prompt(self._cancel_prompt)
         self._prompts.add(handle)
@@ -146,11 +151,11 @@ class LiveSession:
         check(message)
         message = replace(message, text=self.seat.mask(message.text))
         seat, session = self.seat, self._info.id
-        await seat.mark_busy()
+        await seat.host.workspaces.mark_busy(seat.workspace.id)
         key = message.key or f"auto:{seat.clock.new_id()}"
         access = fold_access(self._info.access, message.principal.access, message.access or self._info.access)
-        if is_command(message):
-            return await carry_out(seat, self, message, key=key, access=access), False
+        if receipt := await serve(self, message, key=key, access=access):
+            return receipt, False
         self.find_agent()
         at, cap = seat.stamp(), seat.limits.max_queue_size
         return await seat.database.write(
@@ -169,7 +174,7 @@ class LiveSession:
     def find_agent(self) -> None:
         """Have an agent, if it was gone until now; without one no turn begins. Raises `NotFound`, `BadFile`."""
         if not self._has_agent:
-            self.agent = self.seat.find_agent(self.seat.workspace, self._info.agent)
+            self.agent = self.seat.host.workspaces.agent(self.seat.workspace, self._info.agent)
             self._has_agent = True
 
     # Running
@@ -207,7 +212,7 @@ class LiveSession:
 
     async def _drive(self) -> None:
         """Run turns until nothing waits that this process may run."""
-        gate = self.seat.registry.gate
+        gate = self.seat.host.sessions.gate
         _driving.set(self._info.id)
         async with self._still:
             while not self.seat.stopping.is_set():
@@ -263,7 +268,7 @@ class LiveSession:
             self._rests = "waiting" if turn.paused else "idle"
             await self._prompts.settle()
             for name in turn.extensions.taken - {self._info.id}:
-                await self.seat.registry.wake(self.seat, name)
+                await self.seat.host.sessions.wake(self.seat, name)
             if turn.is_crowded:
                 await self.tell_tree()
                 await turn.make_room("turn_end")
@@ -272,20 +277,24 @@ class LiveSession:
             self._told = self._told and self._info.parent is None
         if self._info.head >= self._keep_at:
             self._keep_at = self._info.head + EVERY
-            self.seat.spawn(f"snapshot of {self._info.id}", self._keep_folds())
+            self.seat.host.spawn(f"snapshot of {self._info.id}", self._keep_folds())
         if result is None and not turn.paused:
             self._stirred.set()  # a row was settled under its hands: look again
         return not (turn.token.requested and turn.token.reason == "landed")
 
     async def compact(self) -> bool:
-        """See `contracts.Session.compact`."""
+        """Make the model's history shorter now, and tell whether it has become so; `interrupt` stops this.
+
+        Messages that come meanwhile are answered after it. Raises `Conflict` while the session runs, `PromptTooLarge`,
+        and what the plugin raised that does it; then, and when it is stopped, the history is as it was.
+        """
         self._check_open()
         if self._turn is not None or self._rests == "waiting":
             raise Conflict(f"session {self._info.id} is {self.info.state}", advice="wait until it rests")
         return await asyncio.shield(self.writes.track(self._compact()))
 
     async def _compact(self) -> bool:
-        async with self._still, self.seat.registry.gate.passage(self):
+        async with self._still, self.seat.host.sessions.gate.passage(self):
             try:
                 self._check_open()
                 self.find_agent()
@@ -328,8 +337,6 @@ class LiveSession:
             shown=Shown(history),
             tools=await seat.tools(self),
             stirred=self._stirred,
-            scope=self.scope,
-            told=self.told,
         )
         return self._desk
 
@@ -367,7 +374,7 @@ class LiveSession:
     async def _alter(self, change: Callable[[Tx], tuple[tuple[records.Event, ...], T]]) -> tuple[records.Event, T]:
         if self._still.locked():
             raise Conflict(f"session {self._info.id} is running", advice="wait until it rests")
-        async with self._still, self.seat.registry.gate.passage(self):
+        async with self._still, self.seat.host.sessions.gate.passage(self):
             lease = self.lease = await self.seat.database.lease(f"tree:{self._info.root}")
 
             def write(tx: Tx) -> tuple[tuple[records.Event, ...], T]:
@@ -404,7 +411,7 @@ class LiveSession:
             await scope.close()
 
     def interrupt(self) -> bool:
-        """See `contracts.Session.interrupt`."""
+        """Cancel the active run, a paused one too; waiting messages stay. Returns whether there was one."""
         if self._turn is not None:
             self._turn.token.request("cancelled")
             return True
@@ -418,11 +425,11 @@ class LiveSession:
         self.stir()
 
     async def stop(self) -> None:
-        """See `contracts.Session.stop`."""
+        """Cancel this session and all below it; what waits goes into the history unanswered."""
         await self.seat.halt(self, "stopped")
 
     async def archive(self) -> None:
-        """See `contracts.Session.archive`."""
+        """Stop this session and all below it, drop what waits, and refuse new messages from then on."""
         await self.seat.halt(self, "archived")
 
     async def halted(self, how: rows.Halt) -> None:
@@ -462,7 +469,10 @@ class LiveSession:
     # Reading and plugins' events
 
     def events(self, after: str | None = None, *, live: bool = False) -> AsyncGenerator[Update, None]:
-        """See `contracts.Session.events`."""
+        """Yield what came after the cursor `after`; with `live` go on with events and deltas as they happen.
+
+        Raises `CursorGone` for a cursor of another journal.
+        """
         return self.seat.feed.follow(self._info.id, after, live=live)
 
     async def output(self) -> str:
@@ -472,14 +482,17 @@ class LiveSession:
     async def append(
         self, kind: str, body: Mapping[str, object], *, expect_head: int | None = None, state: object = ...
     ) -> records.Event:
-        """See `contracts.Session.append`."""
+        """Write an event of the plugin's own kind, `<plugin>.<noun>`, with its new `state` if one is given.
+
+        Raises `Conflict` when the journal's head is not `expect_head`, `BadInput` for a kind of the kernel's.
+        """
         session, now, event = self._info.id, self.seat.clock.now(), records.Foreign(kind=kind, data=dict(body))
         value = None if state is ... else msgspec.json.encode(state).decode()
         (made,) = await self.seat.write(lambda tx: rows.add(tx, session, event, expect_head, value, at=now))
         return made
 
     async def state(self, plugin: str) -> object:
-        """See `contracts.Session.state`."""
+        """Return the JSON value that `append` last stored for a plugin, or None."""
         return await self.seat.database.read(partial(rows.state_of, session=self._info.id, plugin=plugin))
 
     async def write(self, bodies: Sequence[records.Body]) -> tuple[records.Event, ...]:
@@ -487,17 +500,20 @@ class LiveSession:
         return await self.seat.write(partial(append, session=self._info.id, bodies=bodies, at=self.seat.clock.now()))
 
     async def mark(self, name: str) -> None:
-        """See `contracts.Session.mark`."""
+        """Mark the session for good, such as with a source that it has read from; `info.marks` has it."""
         await self.seat.database.write(partial(rows.mark, session=self._info.id, name=name))
         await self._refresh()
 
     async def commands(self) -> Sequence[records.CommandSpec]:
-        """See `contracts.Session.commands`."""
+        """Return what people can ask for here by `/name`, by that name."""
         found = await self.seat.hooks.gather(hookspecs.list_commands, session=self)
         return sorted((spec for _, spec in found), key=lambda spec: spec.name)
 
     async def complete(self, request: records.ModelRequest, *, purpose: str) -> str:
-        """See `contracts.Session.complete`."""
+        """Ask a model beside the turn: guarded, retried, and accounted for in the journal; return its text.
+
+        `request.model` is `<provider>/<id>`, '' for the session's own. Raises `ModelError`.
+        """
         answer = await complete(self.seat, self, request, purpose=purpose)
         await self.write([usage_of(answer, purpose=purpose)])
         return answer.text
@@ -505,15 +521,25 @@ class LiveSession:
     # Below
 
     async def children(self, *, working: bool = False) -> Sequence[records.SessionInfo]:
-        """See `contracts.Session.children`."""
+        """Return the sessions that were started from this one, oldest first; with `working` those not at rest.
+
+        That is, which have something to do yet, themselves or below.
+        """
         return await self.seat.database.read(lambda tx: rows.children(tx, self._info, working=working))
 
     async def waiting(self) -> Sequence[records.PreparedInput]:
-        """See `contracts.Session.waiting`."""
+        """Return the messages that no turn has taken up yet, oldest first."""
         return await self.seat.database.read(lambda tx: [prepared(row) for row in waiting(tx, self._info.id)])
 
     async def start_child(
         self, agent: str, *, access: records.Access | None = None, title: str = "", directory: str | None = None
-    ) -> LiveSession:
-        """See `contracts.Session.start_child`."""
-        return await self.seat.registry.start_child(self.info, agent, access, title, directory)
+    ) -> Session:
+        """Make a session of the same tree, owned by the same principal, at this one's level or a lower one.
+
+        It is about `directory`, a part of the workspace, or about what this one is. Raises `BadInput`, `NotFound`.
+        """
+        info, seat = self._info, self.seat
+        place = info.directory if directory is None else rows.check_directory(seat.workspace, directory)
+        owner = records.Principal(name=info.principal, kind=info.principal_kind, access=info.access)
+        below = {"root": info.root, "parent": info.id, "title": title, "directory": place}
+        return await seat.host.sessions.make(seat, owner, agent, access, origin="sub", **below)

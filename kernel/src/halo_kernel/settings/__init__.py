@@ -1,6 +1,4 @@
 """Typed settings: sections with defaults, one YAML file that people edit, and environment variables above it."""
 
-from .document import *  # noqa: F403
 from .loaded import *  # noqa: F403
 from .sections import *  # noqa: F403
-from .vault import *  # noqa: F403

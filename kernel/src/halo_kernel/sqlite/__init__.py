@@ -4,5 +4,5 @@ After `fork` a child uses nothing of it: threads are gone and locks belong to th
 """
 
 from .engine import SqliteStorage as SqliteStorage
+from .files import is_network as is_network
 from .files import is_own_file as is_own_file
-from .filesystems import is_network as is_network

@@ -20,8 +20,7 @@ from ..errors import BadInput, StorageUnavailable
 from ..leases import Leases
 from .backups import copy, copying
 from .connection import Connection, Job, Kind, tell
-from .files import OPEN, is_own_file, prepare
-from .filesystems import is_network
+from .files import OPEN, is_network, is_own_file, prepare
 from .schema import in_order, migrate
 
 T = TypeVar("T")

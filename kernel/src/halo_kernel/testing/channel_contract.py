@@ -69,6 +69,7 @@ class _Door:
 
     arrivals: list[Arrival] = field(default_factory=list[Arrival])
     heards: int = 0
+    troubles: list[str] = field(default_factory=list[str])
     error: HaloError | None = None
     refuses: bool = False
     delay: float = 0.0
@@ -91,6 +92,10 @@ class _Door:
     def heard(self) -> None:
         """Count it."""
         self.heards += 1
+
+    def failed(self, why: str) -> None:
+        """Note it."""
+        self.troubles.append(why)
 
 
 class ChannelContract:

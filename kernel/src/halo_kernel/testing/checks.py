@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Sequence
-from importlib.metadata import Distribution, PackageNotFoundError, distribution, packages_distributions
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distribution, packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, json
 from packaging.requirements import Requirement
 
-from ..plugins import Plugin
+from ..plugins import GROUP, Plugin
+from ..records import Secret, Section
 from ..sites import normal_name
+
+_BOUNDS = {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"}
+
+
+class Declared(Struct, frozen=True, kw_only=True):
+    """A setting that a plugin declares, such as `web.port`. A number without a least or a most is not `bounded`."""
+
+    name: str
+    description: str
+    kind: Literal["secret", "number", "text", "other"]
+    bounded: bool
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """What was found. A plugin with `faults` does not work; its author mends `remarks`. `seconds`: its import's."""
+    """What was found. A plugin with `faults` does not work; its author mends `remarks`. `seconds`: its import's.
+
+    `stays` is why it cannot be loaded anew, where that was tried.
+    """
 
     name: str
     distribution: str
@@ -27,12 +43,19 @@ class Verdict(Struct, frozen=True, kw_only=True):
     hooks: tuple[str, ...]
     capabilities: tuple[str, ...]
     seconds: float
+    settings: tuple[Declared, ...] = ()
+    stays: str = ""
 
 
 def judge(plugin: Plugin) -> Verdict:
     """Return what is wrong with a plugin of this process, after it was loaded."""
     owner = distribution(plugin.distribution) if plugin.entry else None
     faults = [] if plugin.state == "loaded" else [plugin.reason]
+    settings: list[Declared] = []
+    try:
+        settings += _settings(plugin) if owner and not faults else ()
+    except Exception as error:
+        faults.append(f"provide_settings failed: {error!r}")
     return Verdict(
         name=plugin.name,
         distribution=plugin.distribution,
@@ -42,6 +65,35 @@ def judge(plugin: Plugin) -> Verdict:
         hooks=plugin.hooks,
         capabilities=plugin.capabilities,
         seconds=plugin.seconds,
+        settings=tuple(settings),
+    )
+
+
+def _settings(plugin: Plugin) -> Iterator[Declared]:
+    """Yield what a plugin declares by `provide_settings`, which has no argument."""
+    if "provide_settings" in plugin.hooks:
+        loaded = EntryPoint(plugin.name, plugin.entry, GROUP).load()
+        sections: Iterable[Section] = loaded.provide_settings()
+        for section in sections:
+            known: dict[str, Any] = json.schema(section.type, schema_hook=_custom)["$defs"]
+            for name, schema in known[section.type.__name__]["properties"].items():
+                yield _declared(f"{section.name}.{name}", schema)
+
+
+def _custom(kind: type) -> dict[str, Any]:
+    return {"type": "string", "format": "secret"} if kind is Secret else {}
+
+
+def _declared(name: str, schema: Mapping[str, Any]) -> Declared:
+    parts: list[Mapping[str, Any]] = schema.get("anyOf", [schema])
+    numbers = [each for each in parts if each.get("type") in ("integer", "number")]
+    is_secret = any(each.get("format") == "secret" for each in parts)
+    is_text = any(each.get("type") == "string" for each in parts)
+    return Declared(
+        name=name,
+        description=schema.get("description", ""),
+        kind="secret" if is_secret else "number" if numbers else "text" if is_text else "other",
+        bounded=all(_BOUNDS & each.keys() for each in numbers),
     )
 
 

@@ -13,9 +13,10 @@ from typing import cast
 import msgspec
 import pytest
 
-from ..contracts import Session, Tx
+from ..contracts import Tx
 from ..records import OPERATOR, Incoming, InputAdded, ModelRequest, Principal, Route, SessionInfo, Text, TurnEnded
 from ..runtime import Kernel
+from ..sessions import Session
 from .client import Connection, WireReply, WireRequest, connected, fetch
 from .growth import grown, tasks_by_place
 from .leaks import LeakGuard

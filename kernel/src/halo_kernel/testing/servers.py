@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..http import Face
@@ -41,6 +43,7 @@ def front(kernel: Kernel, *, url: str = "http://localhost:9527", host: str = "12
 @asynccontextmanager
 async def listening(kernel: Kernel) -> AsyncGenerator[Front]:
     """Serve a kernel's application on a free port of this machine; leaving ends it as a server's stop does."""
+    await asyncio.to_thread(import_module, "hypercorn.asyncio")  # for half a second, the first time
     sock = bind("127.0.0.1", 0)
     face = front(kernel, url=url_of(sock))
     async with serving(face.app, sock, stopping=kernel.stopping):

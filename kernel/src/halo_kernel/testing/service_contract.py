@@ -235,7 +235,7 @@ class ServiceContract:
                 task.cancel()
             _, late = await asyncio.wait(tasks, timeout=_END_SECONDS)
             assert not late, f"it went on for {_END_SECONDS:g} s after its cancel"
-        deaf = [each for each in left_behind() if each.startswith(f"{name}: ")]
+        deaf = [task.get_name() for task in left_behind if task.get_name().startswith(f"{name}: ")]
         assert not deaf, f"the server ended without waiting any longer for {', '.join(deaf)}"
         left = [*await guard.left(), *(told for handle, told in timers().items() if handle not in ticking)]
         assert not left, "it has ended and left behind: " + "; ".join(left)

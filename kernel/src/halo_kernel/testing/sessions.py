@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from ..contracts import Session
 from ..records import OPERATOR, Event, Principal
 from ..runtime import Kernel
+from ..sessions import Session
 from ..supervisor import given
 
 _STEP = 0.01

@@ -13,8 +13,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from ..contracts import Session
 from ..records import Access, Incoming, ToolFinished, ToolSpec, ToolStarted
+from ..sessions import Session
 from .blocking import LoopWatch
 from .model import Answer, Calls
 from .sessions import journal

@@ -9,11 +9,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-from ..contracts import Clock, ModelProvider, Session, Tool
+from ..contracts import Clock, ModelProvider, Tool
 from ..errors import NotFound
 from ..hookspecs import provide_models
 from ..records import OPERATOR, Access, Incoming, Mode, Principal, TurnResult
 from ..runtime import Kernel
+from ..sessions import Session
 from .blocking import LoopWatch
 from .faults import FaultyStorage
 from .kernels import running_kernel

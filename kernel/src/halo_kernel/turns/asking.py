@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from .. import hookspecs
-from ..contracts import ModelCall, Session
+from .. import contracts, hookspecs
+from ..contracts import ModelCall
 from ..errors import ModelError
 from ..hooks import Hooks
 from ..journal import keep_partial
@@ -69,7 +69,7 @@ async def ask_models(place: Place, line: list[Offer], wish: ModelCall, listener:
             hooks.notify(hookspecs.model_finished, call=call)
 
 
-async def complete(place: Place, session: Session, request: ModelRequest, *, purpose: str) -> Attempt:
+async def complete(place: Place, session: contracts.Session, request: ModelRequest, *, purpose: str) -> Attempt:
     """Make a call beside the turn, for a plugin. A guard that wants to ask a person refuses: no turn waits here."""
     line = await place.models.line(session, place.hooks, request.model)
     wanted = structs.replace(request, model=line[0].model, purpose=purpose, session=session.info.id)

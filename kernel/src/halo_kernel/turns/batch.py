@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from .. import hookspecs, records
-from ..answers import checked
 from ..contracts import Call, Tool, Turn, Tx
 from ..errors import HaloError
+from ..hooks import checked
 from ..log import logger
 from ..questions import Asker, Paused
 from ..records.storable import storable_text
@@ -26,8 +26,6 @@ Answers = dict[tuple[str, Asker], records.Answer]
 class RunningCall(Call):
     """A tool call that passed every check."""
 
-    cancel: CancelToken
-    scope: Scope
     desk: Desk
     questions: list[records.Question] = field(default_factory=list[records.Question])
 
@@ -90,7 +88,7 @@ class Batch:
             access=self._access,
             cancel=self._token,
             desk=self._desk,
-            scope=Scope(f"call {call.id}", parent=self._desk.scope),
+            scope=Scope(f"call {call.id}", parent=self._desk.session.scope),
             approval=answers.get((call.id, "guard")),
             answer=answers.get((call.id, "tool")),
         )
@@ -125,7 +123,7 @@ class Batch:
 
     async def _outcome(self, call: RunningCall, tool: Tool) -> tuple[records.ToolOutcome, str]:
         try:
-            work = run_stoppable(tool.run(call), call.cancel, name=f"tool {call.tool.name}", grace=_GRACE_SECONDS)
+            work = run_stoppable(tool.run(call), self._token, name=f"tool {call.tool.name}", grace=_GRACE_SECONDS)
             return "ok", str(checked(await work, str))
         except Stopped:
             return "interrupted", INTERRUPTED

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..contracts import Clock, Database, Lease, Session, Tool, Tx
+from .. import contracts
+from ..contracts import Clock, Database, Lease, Tool, Tx
 from ..folds import History
 from ..hooks import Hooks
 from ..journal import Feed, append
@@ -14,7 +15,6 @@ from ..models import Caller, Models
 from ..records import Body, Event, TurnEnded
 from ..repair import Shown
 from ..reports import settle
-from ..scopes import Scope
 from ..secrets import Redactor
 from ..settings import AgentSettings, SessionSettings
 
@@ -40,19 +40,16 @@ class Place:
 class Desk:
     """Everything a turn needs of its session.
 
-    `stirred` is set whenever something new may wait in the inbox; `told` takes every event after its commit, into the
-    history too.
+    `stirred` is set whenever something new may wait in the inbox.
     """
 
     place: Place
-    session: Session
+    session: contracts.Session
     lease: Lease
     history: History
     shown: Shown
     tools: Mapping[str, Tool]
     stirred: asyncio.Event
-    scope: Scope
-    told: Callable[[Event], None]
     turn: str = ""
 
     async def commit(self, fn: Callable[[Tx], Sequence[Body] | None], *, at: int | None = None) -> tuple[Event, ...]:
@@ -87,6 +84,6 @@ class Desk:
         events = await self.place.database.write(fn)
         for event in events:
             self.place.feed.forget_partial(event.session)
-            self.told(event)
+            self.session.told(event)
         self.place.feed.publish(events)
         return events

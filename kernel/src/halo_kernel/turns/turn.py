@@ -16,7 +16,7 @@ from ..journal import keep_partial, last_answer, read_turn
 from ..log import logger
 from ..models import Attempt
 from ..outbox import REASONS, owe_replies
-from ..questions import Paused, answers, ask
+from ..questions import Paused, answers, ask, in_words
 from ..records.storable import storable_text
 from ..recovery import loose_ends, unanswered
 from .asking import Draft, ask_models, discarded, message_of, usage_of
@@ -227,11 +227,19 @@ class Turn:
         return bool(joined)
 
     async def _pause(self, pause: Paused) -> None:
-        """Make the question durable; no task is held while it is open."""
+        """Make the question durable, and owe it to whoever waits in a chat; no task is held while it is open."""
         desk, access, now = self._desk, self.rows[0].access, self._desk.place.clock.now()
-        await desk.commit(lambda tx: [ask(tx, self._session, pause, turn=self.id, access=access, at=now)])
+        text, options = desk.place.mask(pause.question.text), tuple(map(desk.place.mask, pause.question.options))
+        pause.question = structs.replace(pause.question, text=text, options=options)
+
+        def write(tx: Tx) -> Sequence[records.Body]:
+            owe_replies(tx, self._session, text=in_words(pause.question), at=now, debt="question")
+            return [ask(tx, self._session, pause, turn=self.id, access=access, at=now)]
+
+        await desk.commit(write, at=now)
         self.paused = True
         desk.place.database.notify("questions")
+        desk.place.database.notify("outbox")
 
     async def _land(self) -> None:
         """Leave the turn for the next boot, with what has been streamed; unlike after a crash it is not to blame."""
@@ -271,7 +279,8 @@ class Turn:
             if newer:
                 return [end]
             more.accept(tx, self.id, session, access=access, at=now, cap=desk.place.limits.max_queue_size)
-            owe_replies(tx, session, text=reply, reason=reason, at=now, last=session not in more.taken)
+            debt: records.Debt = "interim" if session in more.taken else "reply"
+            owe_replies(tx, session, text=reply, reason=reason, at=now, debt=debt)
             left = bodies or loose_ends(tx, session, self.id, partial, reason=end.outcome)
             return [*left, *more.skipped, end]
 

@@ -1,4 +1,4 @@
-"""HTTP routes over the host: workspaces, agents, sessions, questions, deliveries, settings, models, what is well."""
+"""HTTP routes over the host: workspaces, sessions, questions, deliveries, channels, settings, models, what is well."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 @hook
 def provide_routes(host: Host) -> Iterable[Route]:
     """Provide the routes under `/api`."""
+    from .accounts import account_routes
+    from .channels import channel_routes
     from .deliveries import delivery_routes
     from .doctor import doctor_routes
     from .erase import erase_routes
@@ -37,6 +39,8 @@ def provide_routes(host: Host) -> Iterable[Route]:
         *erase_routes(host),
         *question_routes(host),
         *delivery_routes(host),
+        *channel_routes(host),
+        *account_routes(host),
         *settings_routes(host),
         *doctor_routes(host),
         *model_routes(host),

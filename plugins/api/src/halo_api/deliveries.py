@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from msgspec import Struct
 
-from halo_kernel import Delivery, Exchange, Forbidden, Host, Route
+from halo_kernel import Delivery, Exchange, Forbidden, Host, PartState, Route
 
-from .query import flag_of, limit_of, number_of
+from .query import MOST, choices_of, flag_of, limit_of, number_of
 
 DELIVERIES = "/api/workspaces/{workspace}/deliveries"
 _PAGE = 100
@@ -26,13 +27,16 @@ class _Deliveries:
     host: Host
 
     async def list(self, exchange: Exchange) -> DeliveryList:
-        workspace = _workspace(exchange)
+        workspace, limit = _workspace(exchange), limit_of(exchange.query, _PAGE)
+        states = choices_of(exchange.query, "state", get_args(PartState))
         found = await self.host.outbox.list(
             workspace=workspace,
             session=exchange.query.get("session") or None,
             unsettled=flag_of(exchange.query, "unsettled"),
-            limit=limit_of(exchange.query, _PAGE),
+            limit=MOST if states else limit,
         )
+        if states:
+            found = [each for each in found if any(part.state in states for part in each.parts)][:limit]
         return DeliveryList(found)
 
     async def retry(self, exchange: Exchange) -> Delivery:

@@ -35,7 +35,7 @@ class _Doctor:
 async def examine(host: Host) -> Sequence[HealthCheck]:
     """Return what is to be said of a running kernel, its plugins' own reports among it."""
     found: list[HealthCheck] = []
-    for check in (_clock, _databases, _reports):
+    for check in (_clock, _databases, _accounts, _reports):
         try:
             found += [each async for each in check(host, cast("Kernel", host.lookup("kernel", "")))]
         except Exception as error:
@@ -70,6 +70,16 @@ async def _databases(host: Host, kernel: Kernel) -> AsyncIterator[HealthCheck]:
         text = f"{where}: schema {row and row[0]}, for readers from {row and row[1]} on, on a {kind} file system"
         advice = "delete something: on a full disk nothing can be written" if free < LOW_DISK else ""
         yield _check("databases", f"{text}, {free / 1024**3:.1f} GB free", advice)
+
+
+async def _accounts(host: Host, kernel: Kernel) -> AsyncIterator[HealthCheck]:
+    for account in await host.accounts.list():
+        state, name = await host.accounts.readiness(account.type, account.id), f"{account.type}:{account.id}"
+        if account.enabled and not state.ready:
+            advice = f"`halo channels test {account.type} {account.id}` asks its platform"
+            yield _check("accounts", f"{name} is not ready: {state.reason}", advice)
+        else:
+            yield _check("accounts", f"{name} is {state.reason.removeprefix('it is ') or 'ready'}")
 
 
 async def _reports(host: Host, kernel: Kernel) -> AsyncIterator[HealthCheck]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from halo_kernel import BadInput, Exchange, NotFound
 
 _CURSOR = re.compile(r"[0-9A-Za-z_-]{1,64}\.[0-9]{1,19}")
 _MILLISECONDS = re.compile(r"[0-9]{1,15}")
 _NUMBER = re.compile(r"[0-9]{1,18}")
-_MOST = 500
+MOST = 500
 
 
 def limit_of(query: Mapping[str, str], default: int) -> int:
@@ -18,8 +18,8 @@ def limit_of(query: Mapping[str, str], default: int) -> int:
     raw = query.get("limit")
     if raw is None:
         return default
-    if not re.fullmatch(r"[0-9]{1,3}", raw) or not 1 <= int(raw) <= _MOST:
-        raise BadInput(f"limit must be a whole number from 1 to {_MOST}, not {raw!r}", field="limit")
+    if not re.fullmatch(r"[0-9]{1,3}", raw) or not 1 <= int(raw) <= MOST:
+        raise BadInput(f"limit must be a whole number from 1 to {MOST}, not {raw!r}", field="limit")
     return int(raw)
 
 
@@ -39,6 +39,15 @@ def flag_of(query: Mapping[str, str], name: str) -> bool:
     if raw not in ("true", "1", "false", "0", ""):
         raise BadInput(f"{name} must be true or false, not {raw!r}", field=name)
     return raw in ("true", "1")
+
+
+def choices_of(query: Mapping[str, str], name: str, known: Collection[str]) -> Collection[str]:
+    """Return the words of `name`, which has commas between them. Raises `BadInput` for one that is none of `known`."""
+    words = [word for word in query.get(name, "").split(",") if word]
+    for word in words:
+        if word not in known:
+            raise BadInput(f"{name} must be of {', '.join(known)}, not {word!r}", field=name)
+    return words
 
 
 def number_of(exchange: Exchange, name: str) -> int:

@@ -40,9 +40,7 @@ class _Workspaces:
     async def open(self, exchange: Exchange) -> Reply:
         assert isinstance(exchange.body, WorkspaceRequest)
         _refuse_less(exchange)
-        path = exchange.body.path
-        if not (PurePosixPath(path).is_absolute() or PureWindowsPath(path).is_absolute()):
-            raise BadInput(f"path must be absolute, not {path!r}", field="path")
+        path = absolute(exchange.body.path, "path")
         return Reply(body=await self.host.workspaces.open(path, anew=exchange.body.new_id), status=201)
 
     async def forget(self, exchange: Exchange) -> None:
@@ -52,6 +50,13 @@ class _Workspaces:
     async def agents(self, exchange: Exchange) -> AgentList:
         workspace = await self.host.workspaces.get(exchange.params["workspace"])
         return AgentList(self.host.workspaces.agents(workspace))
+
+
+def absolute(path: str, field: str) -> str:
+    """Return a path of either kind of system. Raises `BadInput` for one that depends on where we are."""
+    if not (PurePosixPath(path).is_absolute() or PureWindowsPath(path).is_absolute()):
+        raise BadInput(f"{field} must be absolute, not {path!r}", field=field)
+    return path
 
 
 def _refuse_less(exchange: Exchange) -> None:

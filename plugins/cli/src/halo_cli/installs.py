@@ -119,6 +119,11 @@ def is_path(word: str) -> bool:
     return os.sep in word or word.startswith(".") or word.endswith(".whl")
 
 
+def is_project(path: str) -> bool:
+    """Tell whether a path leads to the folder of a project."""
+    return os.path.isfile(os.path.join(path, "pyproject.toml"))
+
+
 def _numbers(folder: Path) -> set[int]:
     """Return the numbers of the sets that are laid out."""
     return {int(each.name) for each in folder.iterdir() if each.name.isdecimal()}

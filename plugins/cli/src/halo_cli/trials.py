@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from msgspec import DecodeError, json, structs
 
-from halo_kernel import BadInput, Plugin, Plugins, Verdict, add_sites, judge
+from halo_kernel import BadInput, HaloError, Plugin, Plugins, Verdict, add_sites, judge
 
 from .launch import PYTHON
 
@@ -23,11 +23,12 @@ SECONDS = 30.0  # for one plugin: three times what an import may take before a s
 _FROZEN = bool(getattr(sys, "frozen", False))
 
 
-def tried(home: Path, folders: Sequence[str], names: Sequence[str] = ()) -> Iterator[Verdict]:
+def tried(home: Path, folders: Sequence[str], names: Sequence[str] = (), *, anew: bool = False) -> Iterator[Verdict]:
     """Yield a verdict on every plugin of `names` and in `folders`, or without any on all that are installed.
 
     What lies in `folders` comes before what the environment and the home have, and is told by its path in there: they
-    may be gone afterwards. Raises `BadInput` when there is no plugin in them.
+    may be gone afterwards. With `anew` each is loaded once more, as a reload does. Raises `BadInput` when there is no
+    plugin in them.
     """
     with _searching(home, folders):
         known = {each.name: each for each in Plugins().discover()}
@@ -36,7 +37,7 @@ def tried(home: Path, folders: Sequence[str], names: Sequence[str] = ()) -> Iter
         raise BadInput(f"there is no plugin in {' '.join(folders)}", advice="Halo's own are named halo-…")
     waiting = list(dict.fromkeys([*names, *inside] or known))
     while waiting:
-        with _Trial(home, folders, waiting) as trial:
+        with _Trial(home, [*(["--anew"] if anew else []), *folders], waiting) as trial:
             while waiting:
                 name, verdicts = waiting.pop(0), trial.verdicts()
                 found = verdicts or [_fault(known.get(name, Plugin(name=name)), trial.end())]
@@ -52,28 +53,41 @@ def _seen_from(folders: Sequence[str], verdict: Verdict) -> Verdict:
     return structs.replace(verdict, faults=tuple(faults), remarks=tuple(remarks))
 
 
-def report(home: Path, words: Sequence[str]) -> NoReturn:
+def report(home: Path, words: Sequence[str], *, anew: bool) -> NoReturn:
     """Print, for `tried`, a line of verdicts on each plugin that is named after the folders, and end this process."""
     told = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a plugin prints is no verdict
     with _searching(home, [word for word in words if os.sep in word]):
         found = Plugins().discover()
         for name in (word for word in words if os.sep not in word):
-            rows = _loaded(name, [each for each in found if each.name == name])
-            verdicts = json.encode([judge(each) for each in rows])
+            verdicts = json.encode(list(_judged(name, [each for each in found if each.name == name], anew=anew)))
             sys.stdout.flush()  # before the verdict: whoever reads that may end us
             told.write(verdicts + b"\n")
             told.flush()
     os._exit(0)  # a thread that a plugin has started would keep us
 
 
-def _loaded(name: str, claims: Sequence[Plugin]) -> Sequence[Plugin]:
-    """Return a plugin, or all that claim its name, as far as it got."""
+def _judged(name: str, claims: Sequence[Plugin], *, anew: bool) -> Iterator[Verdict]:
+    """Yield a verdict on a plugin, or on all that claim its name, as far as each got."""
     if any(each.state != "loaded" for each in claims):
-        return claims
+        yield from map(judge, claims)
+        return
     plugins = Plugins()
     plugins.load(only=[name])
-    return [each for each in plugins.list() if each.name == name]
+    for each in plugins.list():
+        if each.name == name:
+            yield structs.replace(judge(each), stays=_stays(plugins, each) if anew else "")
+
+
+def _stays(plugins: Plugins, plugin: Plugin) -> str:
+    """Return why a plugin that says that it can be loaded anew cannot, as a server would."""
+    if plugin.state != "loaded" or plugin.reload != "live":
+        return ""
+    try:
+        plugins.stage(plugin.name)
+    except HaloError as error:
+        return error.message
+    return ""
 
 
 @contextmanager
@@ -91,10 +105,10 @@ def _searching(home: Path, folders: Sequence[str]) -> Generator[None]:
 class _Trial:
     """A process that tries plugins out, one after the other; it ends with the context."""
 
-    def __init__(self, home: Path, folders: Sequence[str], names: Sequence[str]) -> None:
+    def __init__(self, home: Path, words: Sequence[str], names: Sequence[str]) -> None:
         program = [sys.executable] if _FROZEN else [*PYTHON, "-m", "halo_kernel"]
         self._process = subprocess.Popen(
-            [*program, "plugins", "check", "--report", *folders, *names],
+            [*program, "plugins", "check", "--report", *words, *names],
             env={**os.environ, "HALO_HOME": str(home)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

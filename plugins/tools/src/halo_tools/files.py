@@ -28,17 +28,23 @@ Path = Annotated[
 
 
 class ReadArguments(Struct, forbid_unknown_fields=True):
+    """What `file_read` takes."""
+
     path: Path
     offset: Annotated[int, Meta(ge=1, description="First line to show, from 1.")] = 1
     limit: Annotated[int, Meta(ge=1, description="How many lines to show at most.")] = 2000
 
 
 class WriteArguments(Struct, forbid_unknown_fields=True):
+    """What `file_write` takes."""
+
     path: Path
     content: Annotated[str, Meta(description="The whole new content.")]
 
 
 class EditArguments(Struct, forbid_unknown_fields=True):
+    """What `file_edit` takes."""
+
     path: Path
     old_string: Annotated[str, Meta(description="The text to replace, exactly as in the file.")]
     new_string: Annotated[str, Meta(description="The text to put there; taken literally.")]
@@ -46,6 +52,8 @@ class EditArguments(Struct, forbid_unknown_fields=True):
 
 
 class ListArguments(Struct, forbid_unknown_fields=True):
+    """What `file_list` takes."""
+
     path: Path = "."
     recursive: Annotated[bool, Meta(description="List everything below, up to 500 entries.")] = False
 

@@ -25,11 +25,15 @@ Pattern = Annotated[str, Meta(min_length=1, max_length=1000)]
 
 
 class GlobArguments(Struct, forbid_unknown_fields=True):
+    """What `glob` takes."""
+
     pattern: Annotated[Pattern, Meta(description="Such as **/*.py or src/**/*.{ts,tsx}; * stays within a folder.")]
     path: Annotated[Path, Meta(description="Folder to search in; default the workspace.")] = "."
 
 
 class GrepArguments(Struct, forbid_unknown_fields=True):
+    """What `grep` takes."""
+
     pattern: Annotated[Pattern, Meta(description="Regular expression, matched line by line; (?i) ignores case.")]
     path: Annotated[Path, Meta(description="Folder or single file to search; default the workspace.")] = "."
     include: Annotated[Pattern, Meta(description="Only files named so: *.ts, *.{ts,tsx}, or a list with commas.")] = "*"

@@ -28,6 +28,8 @@ _DENIED = ("Read-only file system", "Permission denied", "Operation not permitte
 
 
 class ShellArguments(Struct, forbid_unknown_fields=True):
+    """What `shell_exec` takes."""
+
     command: Annotated[
         str, Meta(min_length=1, max_length=COMMAND_CHARS, description="Run by bash in the workspace folder.")
     ]

@@ -32,6 +32,7 @@ class Word:
     pieces: list[Piece] = field(default_factory=list[Piece])
 
     def add(self, kind: Kind, text: str, quoted: bool, default: str = "") -> None:
+        """Put a piece at the end."""
         self.pieces.append(Piece(kind, text, quoted, default))
 
 

@@ -51,6 +51,7 @@ class Work(Generic[A]):
 
     @property
     def session(self) -> Session:
+        """The session of the call."""
         return self.call.session
 
     @property

@@ -20,6 +20,7 @@ _TYPES = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
+EMBEDDED = "embed.html"  # the page that other pages may frame
 _FOLDER = Path(__file__).with_name("static")
 _IMPORT_MAP = re.compile(rb'<script type="importmap">(.*?)</script>', re.DOTALL)
 
@@ -49,22 +50,26 @@ def _asset(file: Path) -> Asset:
 
 
 @cache
-def content_policy() -> str:
-    """Return the page's Content-Security-Policy: our own files, and the one inline import map by its digest."""
-    found = _IMPORT_MAP.search(load_assets()["index.html"].content)
+def content_policy(page: str = "index.html") -> str:
+    """Return a page's Content-Security-Policy: our own files, and the one inline import map by its digest.
+
+    Only the page that is made for it may be framed.
+    """
+    found = _IMPORT_MAP.search(load_assets()[page].content)
     assert found is not None
     digest = base64.b64encode(hashlib.sha256(found[1]).digest()).decode()
+    ancestors = "*" if page == EMBEDDED else "'none'"
     return (
         f"default-src 'none'; script-src 'self' 'sha256-{digest}'; style-src 'self'; img-src 'self' data:; "
-        "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        f"font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors {ancestors}"
     )
 
 
-def _headers(asset: Asset) -> dict[str, str]:
+def _headers(path: str, asset: Asset) -> dict[str, str]:
     return {
         "ETag": asset.etag,
         "Cache-Control": "no-cache",
-        "Content-Security-Policy": content_policy(),
+        "Content-Security-Policy": content_policy(EMBEDDED if path == EMBEDDED else "index.html"),
         "Cross-Origin-Opener-Policy": "same-origin",
         "Referrer-Policy": "no-referrer",
         "X-Content-Type-Options": "nosniff",
@@ -79,8 +84,8 @@ async def serve(exchange: Exchange) -> Reply:
         raise NotFound(f"the page has no file {path[:100]!r}")
     known = exchange.raw.headers.get("if-none-match", "")
     if asset.etag in (tag.strip().removeprefix("W/") for tag in known.split(",")):
-        return Reply(body=b"", status=304, headers=_headers(asset), media_type=asset.media_type)
-    return Reply(body=asset.content, headers=_headers(asset), media_type=asset.media_type)
+        return Reply(body=b"", status=304, headers=_headers(path, asset), media_type=asset.media_type)
+    return Reply(body=asset.content, headers=_headers(path, asset), media_type=asset.media_type)
 
 
 async def lead(exchange: Exchange) -> Reply:

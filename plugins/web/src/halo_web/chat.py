@@ -206,15 +206,15 @@ def chat_routes(host: Host) -> list[Route]:
     return [
         Route(
             method="POST",
-            path="/api/web/chat",
+            path="/api/page/chat",
             handler=on.send,
             request=ChatRequest,
             summary="Send a message and stream its answer",
         ),
-        Route(method="GET", path="/api/web/subscribe", handler=on.subscribe, summary="Stream a session's frames"),
+        Route(method="GET", path="/api/page/subscribe", handler=on.subscribe, summary="Stream a session's frames"),
         Route(
             method="POST",
-            path="/api/web/stop",
+            path="/api/page/stop",
             handler=on.stop,
             request=StopRequest,
             reply=Stopped,

@@ -68,16 +68,18 @@ class Frames:
     _shown: list[int] = field(default_factory=list[int])
 
     def of(self, update: Update) -> list[ServerEvent]:
+        """Return the frames of one update as server-sent events."""
+        return server_events(self.bare(update), update.cursor)
+
+    def bare(self, update: Update) -> list[Frame]:
         """Return the frames of one update; some have none."""
         if (event := update.event) is not None:
             self._first = self._first or event.seq
             frames = self._event(event)
             if frames and (not event.turn or isinstance(event.body, TurnStarted)):
                 self._shown.append(event.seq)
-            return server_events(frames, update.cursor)
-        if update.delta is not None:
-            return server_events(self._delta(update.delta), None)
-        return []
+            return frames
+        return self._delta(update.delta) if update.delta is not None else []
 
     def _delta(self, delta: Delta) -> list[Frame]:
         frame: Frame = {"turn": delta.turn, "reply": delta.reply, "text": delta.text}

@@ -163,7 +163,7 @@ class _Lists:
 def list_routes(host: Host) -> list[Route]:
     """Return the routes of the page's lists."""
     on = _Lists(host)
-    path = "/api/web"
+    path = "/api/page"
     return [
         Route(
             method="GET",

@@ -40,7 +40,7 @@ def question_routes(host: Host) -> list[Route]:
     return [
         Route(
             method="POST",
-            path="/api/web/answer",
+            path="/api/page/answer",
             handler=_Questions(host).answer,
             request=AnswerRequest,
             reply=QuestionInfo,

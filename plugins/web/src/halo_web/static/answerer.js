@@ -2,7 +2,7 @@
 
 import { computed } from "@preact/signals";
 import { Icon, html } from "./dom.js";
-import { models, refreshModels } from "./state.js";
+import { models, refreshModels } from "state";
 import { t } from "./words.js";
 
 const offers = computed(() => models.value?.models || []);

@@ -5,9 +5,9 @@ import { render } from "preact";
 import { ModelName, NoModel } from "./answerer.js";
 import { Composer } from "./composer.js";
 import { NoWorkspace, SignIn, Unreachable } from "./doors.js";
-import { Icon, html } from "./dom.js";
+import { Icon, Ring, html } from "./dom.js";
 import { Places } from "./places.js";
-import { agents, complaint, connection, here, phase, sessions, session, spoken, start, title, workspaces } from "./state.js";
+import { agents, complaint, connection, here, phase, send, sessions, session, spoken, start, title, workspaces } from "./state.js";
 import { Conversation } from "./talk.js";
 import { language, t } from "./words.js";
 
@@ -54,6 +54,19 @@ function Head() {
   `;
 }
 
+function Welcome() {
+  return html`
+    <section class="welcome">
+      <${Ring} />
+      <h2>${t("welcome")}</h2>
+      <p class="muted">${t("welcomeIn")} <code>${here.value?.path}</code></p>
+      <div class="suggestions">
+        ${t("suggest").map((text) => html`<button key=${text} type="button" onClick=${() => send(text)}>${text}</button>`)}
+      </div>
+    </section>
+  `;
+}
+
 function Room() {
   return html`
     <div class=${drawer.value ? "room open" : "room"} onKeyDown=${(event) => event.key === "Escape" && close()}>
@@ -63,7 +76,7 @@ function Room() {
         <${Head} />
         <${NoModel} />
         <${Complaint} />
-        <${Conversation} />
+        <${Conversation} welcome=${Welcome} />
         <${Connection} />
         <${Composer} />
       </main>

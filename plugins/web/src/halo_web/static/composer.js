@@ -3,7 +3,8 @@
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { asked, placeOf, running } from "./conversation.js";
 import { Icon, html } from "./dom.js";
-import { send, session, stop, stopping, workspace } from "./state.js";
+import { draftOf, keepDraft } from "./drafts.js";
+import { send, session, stop, stopping, workspace } from "state";
 import { t } from "./words.js";
 
 const draftKey = () => `halo-draft:${workspace.value}:${session.value || "new"}`;
@@ -19,15 +20,16 @@ export function Composer() {
   const [text, setText] = useState("");
 
   useLayoutEffect(() => {
-    setText(sessionStorage.getItem(place) || "");
-    if (matchMedia("(hover: hover)").matches) area.current.focus();
+    setText(draftOf(place));
+    // A page that this one is embedded in keeps its focus until somebody comes here.
+    const invited = window === window.top || navigator.userActivation?.hasBeenActive;
+    if (invited && matchMedia("(hover: hover)").matches) area.current.focus();
   }, [place]);
   useLayoutEffect(() => grow(area.current), [text]);
 
   function write(value) {
     setText(value);
-    if (value) sessionStorage.setItem(draftKey(), value);
-    else sessionStorage.removeItem(draftKey());
+    keepDraft(draftKey(), value);
   }
 
   function submit(event) {

@@ -87,7 +87,7 @@ const steps = {
     running.value = frame.turn;
   },
   user(frame) {
-    taken.value = new Set(taken.value).add(frame.key);
+    taken.value = new Set(taken.value).add(frame.key).add(rowOf(frame.row));
     put(rowOf(frame.row), "user", { text: frame.text, at: frame.at });
   },
   command(frame) {
@@ -133,6 +133,9 @@ const steps = {
     const { question, state, by, text: answer } = frame;
     if (asked.value?.question === question) asked.value = null;
     if (index.has(placeOf(question))) put(placeOf(question), "question", { state, by, answer });
+  },
+  file(frame) {
+    put(`file:${frame.reply}:${frame.path}`, "file", { path: frame.path });
   },
   notice(frame) {
     put(`notice:${frame.turn}:${frame.at}:${frame.text}`, "notice", { text: frame.text });

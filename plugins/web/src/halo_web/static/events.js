@@ -112,7 +112,7 @@ export function follow(path, query, on) {
     ended.signal.addEventListener("abort", abort);
     const release = abortWhenHidden(controller);
     try {
-      const response = await ask(path, { query: { ...query, after: cursor }, signal: controller.signal });
+      const response = await ask(path, { query: { ...query, after: cursor ?? query.after }, signal: controller.signal });
       attempt = 0;
       on.state("live");
       for await (const events of read(response)) {

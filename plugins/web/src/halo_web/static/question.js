@@ -3,7 +3,7 @@
 import { useRef, useState } from "preact/hooks";
 import { placeOf } from "./conversation.js";
 import { Icon, html } from "./dom.js";
-import { answer } from "./state.js";
+import { answer } from "state";
 import { momentOf, t } from "./words.js";
 
 function settled({ state, by, answer: text }) {

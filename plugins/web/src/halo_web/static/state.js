@@ -19,7 +19,7 @@ export const older = signal(null);
 export const session = signal(null);
 /** A sentence about the address that could not be followed. */
 export const complaint = signal("");
-/** What GET /api/web/models said, null before. */
+/** What GET /api/page/models said, null before. */
 export const models = signal(null);
 /** "live", "lost" or "stopped". */
 export const connection = signal("live");
@@ -94,7 +94,7 @@ async function deliver(key) {
 
 /** Post a message and return its session and row; the answer itself comes through the subscription. */
 async function submit({ key, text, workspace, session }) {
-  const response = await ask("api/web/chat", { body: { key, message: text, workspace, session } });
+  const response = await ask("api/page/chat", { body: { key, message: text, workspace, session } });
   for await (const events of read(response)) {
     const first = events.find((event) => event.data.type === "session");
     if (first) return first.data;
@@ -136,7 +136,7 @@ function recall() {
 export async function stop() {
   stopping.value = true;
   try {
-    await post("api/web/stop", { workspace: workspace.value, session: session.value });
+    await post("api/page/stop", { workspace: workspace.value, session: session.value });
   } catch (error) {
     if (error.status === 401) signedOut();
   } finally {
@@ -147,7 +147,7 @@ export async function stop() {
 /** Answer a question; returns null, or what was `said` against it and whether the question is `over`. */
 export async function answer(question, approved, text) {
   try {
-    await post("api/web/answer", { workspace: workspace.value, question, approved, text });
+    await post("api/page/answer", { workspace: workspace.value, question, approved, text });
     return null;
   } catch (error) {
     if (error.status === 401) signedOut();
@@ -178,7 +178,7 @@ function remark(frames) {
 
 function listen(id) {
   unfollow();
-  unfollow = follow("api/web/subscribe", { workspace: workspace.value, session: id }, {
+  unfollow = follow("api/page/subscribe", { workspace: workspace.value, session: id }, {
     events(list) {
       const frames = list.filter((event) => event.name === "message").map((event) => event.data);
       apply(frames);
@@ -236,7 +236,7 @@ async function softly(work) {
 
 export async function refreshSessions() {
   const place = workspace.value;
-  const found = await softly(() => get("api/web/sessions", { workspace: place }));
+  const found = await softly(() => get("api/page/sessions", { workspace: place }));
   if (!found || place !== workspace.value) return;
   batch(() => {
     const fresh = new Set(found.sessions.map((one) => one.id));
@@ -248,7 +248,7 @@ export async function refreshSessions() {
 }
 
 export async function moreSessions() {
-  const found = await softly(() => get("api/web/sessions", { workspace: workspace.value, cursor: older.value }));
+  const found = await softly(() => get("api/page/sessions", { workspace: workspace.value, cursor: older.value }));
   if (!found) return;
   batch(() => {
     const known = new Set(sessions.value.map((one) => one.id));
@@ -264,7 +264,7 @@ export async function refreshModels({ now = false } = {}) {
   const found = models.value?.models.find((one) => one.model === models.value.chosen);
   if (!now && found?.is_model && Date.now() - looked < 60_000) return;
   looked = Date.now();
-  models.value = (await softly(() => get("api/web/models"))) || models.value;
+  models.value = (await softly(() => get("api/page/models"))) || models.value;
 }
 
 let soon;
@@ -301,7 +301,7 @@ export async function signIn(password) {
 }
 
 async function enter() {
-  workspaces.value = (await get("api/web/workspaces")).workspaces;
+  workspaces.value = (await get("api/page/workspaces")).workspaces;
   const query = new URL(location.href).searchParams;
   const wanted = query.get("workspace");
   const found = workspaces.value.find((one) => one.id === wanted);
@@ -315,8 +315,8 @@ async function enter() {
 
 /** Open a folder as a workspace, the server's own one for "". Throws `Refused`. */
 export async function openFolder(path) {
-  const opened = await post("api/web/workspaces", { path });
-  workspaces.value = (await get("api/web/workspaces")).workspaces;
+  const opened = await post("api/page/workspaces", { path });
+  workspaces.value = (await get("api/page/workspaces")).workspaces;
   openWorkspace(opened.id);
 }
 
@@ -332,7 +332,7 @@ export function openWorkspace(id, sessionId = null, { quiet = false } = {}) {
   refreshSessions();
   refreshModels();
   softly(async () => {
-    agents.value = (await get("api/web/agents", { workspace: id })).agents;
+    agents.value = (await get("api/page/agents", { workspace: id })).agents;
   });
 }
 

@@ -3,10 +3,10 @@
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ModelName, nameOf } from "./answerer.js";
 import { asked, items, running } from "./conversation.js";
-import { Icon, Prose, Ring, html } from "./dom.js";
+import { Icon, Prose, html } from "./dom.js";
 import { markdown } from "./markdown.js";
 import { Question } from "./question.js";
-import { discard, here, pending, resend, send, session } from "./state.js";
+import { discard, pending, resend, session } from "state";
 import { advice, t, timeOf } from "./words.js";
 
 function User({ data }) {
@@ -110,19 +110,6 @@ function Outgoing({ message }) {
   `;
 }
 
-function Welcome() {
-  return html`
-    <section class="welcome">
-      <${Ring} />
-      <h2>${t("welcome")}</h2>
-      <p class="muted">${t("welcomeIn")} <code>${here.value?.path}</code></p>
-      <div class="suggestions">
-        ${t("suggest").map((text) => html`<button key=${text} type="button" onClick=${() => send(text)}>${text}</button>`)}
-      </div>
-    </section>
-  `;
-}
-
 function Working() {
   return html`
     <p class="working" data-testid="working"><span class="dots" aria-hidden="true"><i /><i /><i /></span> ${t("working")} <${ModelName} /></p>
@@ -170,7 +157,9 @@ function useEnd() {
   return { outer, inner, away, jump, onScroll };
 }
 
-export function Conversation() {
+/** The conversation; `welcome` is shown in an empty one, `more` are components for further kinds of items. */
+export function Conversation({ welcome, more = {} }) {
+  const kinds = { ...KINDS, ...more };
   const { outer, inner, away, jump, onScroll } = useEnd();
   const fresh = session.value === null && !pending.value.length;
   const waits = pending.value.filter((one) => one.state !== "failed").length > 0;
@@ -179,8 +168,8 @@ export function Conversation() {
   return html`
     <div class="conversation" ref=${outer} onScroll=${onScroll} onClick=${copy}>
       <div class="column" ref=${inner} role="log" aria-live="off" aria-label=${t("conversation")} data-testid="conversation">
-        ${fresh && html`<${Welcome} />`}
-        ${items.value.map(({ id, kind, data }) => html`<${KINDS[kind]} key=${id} data=${data} />`)}
+        ${fresh && html`<${welcome} />`}
+        ${items.value.map(({ id, kind, data }) => kinds[kind] && html`<${kinds[kind]} key=${id} data=${data} />`)}
         ${works && !waits && html`<${Working} />`}
         ${pending.value.map((message) => html`<${Outgoing} key=${message.key} message=${message} />`)}
         ${works && waits && html`<${Working} />`}

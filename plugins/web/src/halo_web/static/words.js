@@ -2,6 +2,10 @@
 
 const EN = {
   newChat: "New chat",
+  chat: "Chat",
+  notAccepted: "This chat is not available: its token is missing or not accepted. Please tell the owner of this page.",
+  download: "Download {name}",
+  notThere: "{name} could not be read.",
   chats: "Chats",
   noChats: "No chats yet",
   older: "Show older chats",
@@ -105,6 +109,10 @@ const EN = {
 
 const ZH = {
   newChat: "新对话",
+  chat: "对话",
+  notAccepted: "对话不可用：令牌缺失或无效，请联系本页面的管理员。",
+  download: "下载 {name}",
+  notThere: "无法读取 {name}。",
   chats: "对话",
   noChats: "还没有对话",
   older: "显示更早的对话",
